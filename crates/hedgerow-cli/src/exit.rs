@@ -85,7 +85,6 @@ fn of_running(error: &RunError) -> Exit {
         RunError::Threads { .. } => Exit::Failure,
         RunError::Data(_)
         | RunError::Partition { .. }
-        | RunError::BadLabel { .. }
         | RunError::NothingSeen(_)
         | RunError::Model(_)
         | RunError::Trial(_) => Exit::Data,
@@ -133,9 +132,7 @@ fn of_file(error: &FileError) -> Exit {
 fn of_serving(error: &ServeError) -> Exit {
     match error {
         ServeError::Store(store) => of_storing(store),
-        ServeError::OtherRun { .. } | ServeError::Outputs(_) | ServeError::PlainText(_) => {
-            Exit::Usage
-        }
+        ServeError::OtherRun { .. } | ServeError::PlainText(_) => Exit::Usage,
         ServeError::Run { .. } | ServeError::Identity(_) => Exit::Data,
         ServeError::Listen { .. } => Exit::Network,
         ServeError::NotStored(_) => Exit::Output,

@@ -19,7 +19,20 @@ pub(crate) const TARGET: Flag = Flag::new(
     "target",
     "data.target",
     Takes::Text("COLUMN"),
-    "Column to predict; the last one by default. Several (a,b) are several series, one node each",
+    "Column to predict; the last one by default. Several (a,b) are all predicted at every node",
+);
+pub(crate) const SERIES: Flag = Flag::new(
+    "series",
+    "data.series",
+    Takes::Text("COLUMNS"),
+    "Columns that are series of a node each (a,b), instead of --target",
+);
+pub(crate) const TASK: Flag = Flag::new(
+    "task",
+    "data.task",
+    Takes::Text("KIND"),
+    "What the target is: numbers, classes, or auto (classes if it is text); labels 0 and 1 need \
+     classes",
 );
 pub(crate) const FEATURES: Flag = Flag::new(
     "features",
@@ -80,8 +93,8 @@ pub(crate) const SCALING: Flag = Flag::new(
 );
 /// How data is read and what its columns mean: the same for every command that reads data.
 pub(crate) const DATA_OPTIONS: &[Flag] = &[
-    DATA_DIR, TARGET, FEATURES, DROP, TIME, CALENDAR, NODE, MISSING, CATEGORIES, LAGS, HORIZON,
-    SCALING,
+    DATA_DIR, TARGET, SERIES, TASK, FEATURES, DROP, TIME, CALENDAR, NODE, MISSING, CATEGORIES,
+    LAGS, HORIZON, SCALING,
 ];
 pub(crate) const METHOD: Flag = Flag::new(
     "method",

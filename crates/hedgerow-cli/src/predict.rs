@@ -109,6 +109,11 @@ pub(crate) enum PredictError {
     /// The model can't predict as it was asked to.
     #[error("{}: {source}", .path.display())]
     NoModel { path: PathBuf, source: NoModel },
+    /// A model of classes or of several targets.
+    #[error(
+        "{}: a model of classes or of several targets can't be used here; nodes of the federation predict with it (POST /predict)", .path.display()
+    )]
+    Outputs { path: PathBuf },
     /// A level that intervals can't have.
     #[error("--interval: {0}")]
     Level(#[from] hedgerow::learning::BadLevel),
@@ -124,6 +129,9 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
     let format = Settings::load(&arguments.flags.layers(None)?)?.data.columns.format;
     let path = arguments.model();
     let model = Model::read(path)?;
+    if model.plan().outputs() > 1 || model.plan().classes().is_some() {
+        return Err(PredictError::Outputs { path: path.to_owned() }.into());
+    }
     let share = arguments.interval.or(model.card().interval);
     let level = share.map_or(Ok(Level::default()), Level::new).map_err(PredictError::from)?;
     let mut output = Output::open(arguments)?;
@@ -160,7 +168,7 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
         let node = predictor.of(&model, owner).map_err(unknown)?;
         let hedgerow::node::Answer { value, interval, .. } =
             node.predict(&sample.x).map_err(PredictError::from)?;
-        let label = Some(sample.y).filter(|label| !label.is_nan());
+        let label = sample.y.first().copied().filter(|label| !label.is_nan());
         let answer = Answer { row: sample.row, owner, prediction: value, interval, label };
         summary.add(&sample.x, &answer);
         goes_on = output.line(&if arguments.json { answer.json() } else { answer.csv(&layout) })?;

@@ -218,9 +218,9 @@ fn labels_that_teach_nothing() {
         case("d.csv", missing, &[], &["\"level\"", "all 30 labels are missing"]),
         case(
             "d.csv",
-            "a,y\n1,-1\n2,1\n3,0.5\n",
-            &["--set", "learning.loss=logistic"],
-            &["row 4", "\"y\"", "0.5", "-1 or +1"],
+            "a,y\n1,no\n2,yes\n3,maybe\n",
+            &["--set", "data.classes=[\"no\", \"yes\"]"],
+            &["row 4", "\"y\"", "maybe", "none of the classes no, yes"],
         ),
     ]);
 }
@@ -277,7 +277,6 @@ fn columns_that_are_not_there() {
     for (flags, parts) in [
         (&["--target", "prise"][..], &["\"prise\"", "did you mean \"price\"", there][..]),
         (&["--node", "stations"], &["\"stations\"", "did you mean \"station\"", there]),
-        (&["--calendar", "hours"], &["data.calendar", "hour, weekday, yearday", "\"hours\""]),
         (&["--partition", "column:sation"], &["\"sation\"", "did you mean \"station\"", there]),
         (&["--time", "date+hour"], &["\"date\"", there]),
         (

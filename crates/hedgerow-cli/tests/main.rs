@@ -2,6 +2,7 @@
 //! file.
 
 mod bad_files;
+mod classes;
 mod compare;
 mod data;
 mod demo;

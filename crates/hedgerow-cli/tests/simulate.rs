@@ -266,9 +266,9 @@ fn bad_data_is_refused_with_file_row_and_column() {
         ("a,y\n", &[], &["d.csv", "row"]),
         ("a,y\n1,2\n3,4\n", &["--nodes", "9"], &["d.csv", "2 samples", "9 nodes"]),
         (
-            "a,y\n1,1\n3,0.5\n",
-            &["--nodes", "1", "--set", "learning.loss=logistic"],
-            &["d.csv", "row 3", "\"y\"", "0.5"],
+            "a,y\n1,no\n3,no\n",
+            &["--nodes", "1"],
+            &["d.csv", "\"y\"", "the class is \"no\" in all samples"],
         ),
     ] {
         std::fs::write(folder.path().join("d.csv"), content).unwrap();

@@ -15,9 +15,15 @@ use super::text::{excerpt, listing};
 pub struct ColumnChoice {
     /// How its text is to be read.
     pub format: Format,
-    /// The target. Empty means the last column without another role. Several targets are several
-    /// series.
+    /// The targets. Empty means the last column without another role. Every sample has all of them.
     pub targets: Vec<String>,
+    /// Targets that are series of a node each, instead of `targets`.
+    pub series: Vec<String>,
+    /// What the target is.
+    pub task: Task,
+    /// Names of the classes, if the target is one and they are known; else they are found in the
+    /// files.
+    pub classes: Vec<String>,
     /// The inputs, in this order; empty for a series that is predicted from its own past alone.
     /// `None` means all columns without another role.
     pub features: Option<Vec<String>>,
@@ -46,8 +52,6 @@ pub struct ColumnChoice {
     pub disorder: Disorder,
     /// How to handle rows with the same time as the row before.
     pub duplicates: Duplicates,
-    /// Whether labels must be -1 or +1.
-    pub signs: bool,
 }
 
 impl Default for ColumnChoice {
@@ -56,6 +60,9 @@ impl Default for ColumnChoice {
         Self {
             format: Format::default(),
             targets: Vec::new(),
+            series: Vec::new(),
+            task: Task::Auto,
+            classes: Vec::new(),
             features: None,
             drop: Vec::new(),
             time: Vec::new(),
@@ -69,13 +76,25 @@ impl Default for ColumnChoice {
             exogenous: Exogenous::SameRow,
             disorder: Disorder::Refuse,
             duplicates: Duplicates::Refuse,
-            signs: false,
         }
     }
 }
 
 /// In the place of a node column: every file is a node.
 pub const BY_FILE: &str = "@file";
+
+/// What a target is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// A class if it is text, else a number.
+    #[default]
+    Auto,
+    /// A number.
+    Numbers,
+    /// A class, also if it is a number.
+    Classes,
+}
 
 /// How columns with text are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -166,7 +185,10 @@ impl Roles {
             twice.map_or(Ok(()), |(_, column)| Err(DataError::NamedTwice(at(*column), key)))?;
             Ok::<_, DataError>(found)
         };
-        let mut targets = find_all("data.target", &choice.targets)?;
+        let mut targets = match &choice.series[..] {
+            [] => find_all("data.target", &choice.targets)?,
+            series => find_all("data.series", series)?,
+        };
         let (time, lagged) =
             (find_all("data.time", &choice.time)?, find_all("data.lagged", &choice.lagged)?);
         let dropped = find_all("data.drop", &choice.drop)?;

@@ -1,9 +1,13 @@
 //! [`Dataset`]: samples that can be read several times, with what is known of all of them.
 
 use std::io;
+use std::path::PathBuf;
+
+use hedgerow::limits::{MAX_CLASSES, MAX_OUTPUTS};
 
 use super::DataError;
 use super::columns::ColumnChoice;
+use super::rows::CellPosition;
 use super::samples::{InputColumns, Sample, SampleStream};
 use super::schema::TableSchema;
 use super::series::{Series, Shape};
@@ -16,14 +20,19 @@ pub struct Dataset {
     pub name: String,
     /// Numbers per sample, d.
     pub features: usize,
-    /// The labels, one per sample; NaN is missing.
+    /// The labels of all samples, [`Dataset::labels`] of each; NaN is missing. A class is its
+    /// number from 0.
     pub y: Vec<f32>,
+    /// Labels per sample.
+    pub outputs: usize,
+    /// Names of the classes, if labels are classes.
+    pub classes: Vec<String>,
     /// The node of each sample, if the data names nodes.
     pub owners: Option<Owners>,
     /// Nodes that the data names and that have too few rows for a single sample: they don't take
     /// part.
     pub too_short: Vec<String>,
-    /// In a time series, the latest label that was known when each forecast was made; NaN if none
+    /// In a time series, the latest labels that were known when each forecast was made; NaN if none
     /// was.
     pub last: Option<Vec<f32>>,
     /// Whether it is a time series, to be compared with the trivial forecasts.
@@ -39,7 +48,7 @@ pub struct Dataset {
     /// What the columns of its tables mean; none if it is not from tables.
     pub schema: Option<TableSchema>,
     x: Store,
-    /// Of each input, then of the label.
+    /// Of each input, then of each label.
     ranges: Vec<Range>,
     /// The row of each label in its file, from 1; empty if samples are not from a file.
     rows: Vec<u64>,
@@ -113,18 +122,20 @@ impl Range {
 impl Dataset {
     /// Samples that are in memory already.
     pub fn in_memory(name: &str, features: usize, x: Vec<f32>, y: Vec<f32>) -> Self {
-        let mut data = Self::empty(name, features);
+        let mut data = Self::empty(name, features, 1);
         for (row, y) in x.chunks_exact(features.max(1)).zip(y) {
-            data.see(row, y);
+            data.see(row, &[y]);
         }
         Self { x: Store::in_memory(features, x), ..data }
     }
 
-    fn empty(name: &str, features: usize) -> Self {
+    fn empty(name: &str, features: usize, outputs: usize) -> Self {
         Self {
             name: name.to_owned(),
             features,
             y: Vec::new(),
+            outputs,
+            classes: Vec::new(),
             owners: None,
             too_short: Vec::new(),
             last: None,
@@ -135,21 +146,22 @@ impl Dataset {
             is_of_order_one: true,
             schema: None,
             x: Store::in_memory(features, Vec::new()),
-            ranges: vec![Range::EMPTY; features + 1],
+            ranges: vec![Range::EMPTY; features + outputs],
             rows: Vec::new(),
             affine: None,
         }
     }
 
-    /// Takes the label of the next sample, and what its inputs tell.
-    fn see(&mut self, x: &[f32], y: f32) {
-        let values = x.iter().chain([&y]);
+    /// Takes the labels of the next sample, and what its inputs tell.
+    fn see(&mut self, x: &[f32], y: &[f32]) {
+        let values = x.iter().chain(y);
         self.ranges.iter_mut().zip(values).for_each(|(range, value)| range.see(*value));
         self.missing += x.iter().filter(|value| value.is_nan()).count() as u64;
-        if self.y.len() < FIRST_LOOK {
-            self.is_of_order_one &= is_of_order_one(x, y);
+        if self.len() < FIRST_LOOK {
+            let numbers = if self.classes.is_empty() { y } else { &[] };
+            self.is_of_order_one &= is_of_order_one(x, numbers);
         }
-        self.y.push(y);
+        self.y.extend_from_slice(y);
     }
 
     /// Names the nodes of the samples.
@@ -207,7 +219,8 @@ impl Dataset {
             return Err(DataError::NeedsWholeFile("a run with known data"));
         }
         let mut sample = Sample::default();
-        let mut writer = Writer::new(name, stream.features(), most_in_memory);
+        let mut writer = Writer::new(name, stream.features(), stream.labels(), most_in_memory);
+        writer.data.classes.clone_from(&stream.schema().classes);
         while stream.next(&mut sample)? {
             writer.push(&sample)?;
             if writer.data.len().is_multiple_of(1 << 12) {
@@ -229,6 +242,7 @@ impl Dataset {
     pub fn with_past(self, choice: &ColumnChoice) -> Result<Self, DataError> {
         let shape = Shape {
             inputs: self.features,
+            labels: self.outputs,
             lagged: 0,
             lags: choice.lags,
             horizon: choice.horizon,
@@ -241,12 +255,13 @@ impl Dataset {
         let count = self.owners.as_ref().map_or(1, |owners| owners.names.len());
         let mut series: Vec<Series> = (0..count).map(|_| Series::default()).collect();
         let (mut sample, mut x) = (Sample::default(), Vec::new());
-        let mut writer = Writer::new(&self.name, shape.width(), MOST_IN_MEMORY);
-        for (index, &label) in self.y.iter().enumerate() {
+        let mut writer = Writer::new(&self.name, shape.width(), self.outputs, MOST_IN_MEMORY);
+        for index in 0..self.len() {
             x.clear();
             self.inputs(&[index as u32], &mut x).map_err(DataError::Store)?;
             (sample.owner, sample.row) = (owner_of(index), self.row(index));
-            if series[sample.owner as usize].next(&shape, &x, &[], label, &mut sample) {
+            let labels = self.labels(index);
+            if series[sample.owner as usize].next(&shape, &x, &[], labels, &mut sample) {
                 writer.push(&sample)?;
             }
         }
@@ -258,7 +273,37 @@ impl Dataset {
 
     /// Number of samples, n.
     pub fn len(&self) -> usize {
-        self.y.len()
+        self.y.len() / self.outputs
+    }
+
+    /// The labels of a sample.
+    ///
+    /// # Panics
+    /// If an index is not below [`len`](Self::len).
+    pub fn labels(&self, index: usize) -> &[f32] {
+        &self.y[index * self.outputs..(index + 1) * self.outputs]
+    }
+
+    /// The latest labels that were known when a sample's were predicted; NaN if none was.
+    ///
+    /// # Panics
+    /// If an index is not below [`len`](Self::len).
+    pub fn last_labels(&self, index: usize) -> &[f32] {
+        const UNKNOWN: [f32; MAX_OUTPUTS] = [f32::NAN; MAX_OUTPUTS];
+        match &self.last {
+            Some(last) => &last[index * self.outputs..(index + 1) * self.outputs],
+            None => &UNKNOWN[..self.outputs],
+        }
+    }
+
+    /// The unit of each target in which errors of several can be compared: its standard deviation;
+    /// of a single one, its own unit. None of classes.
+    pub fn units(&self) -> Vec<f64> {
+        match (self.classes.is_empty(), self.outputs) {
+            (false, _) => Vec::new(),
+            (true, 1) => vec![1.0],
+            (true, _) => spreads(self.y.chunks_exact(self.outputs), self.outputs),
+        }
     }
 
     /// Whether there are no samples.
@@ -277,9 +322,27 @@ impl Dataset {
         self.schema.as_ref().map(TableSchema::input_columns).unwrap_or_default()
     }
 
-    /// Labels that are missing.
+    /// Samples of which a label is missing.
     pub fn missing_labels(&self) -> usize {
-        self.y.iter().filter(|label| label.is_nan()).count()
+        let samples = self.y.chunks_exact(self.outputs);
+        samples.filter(|labels| labels.iter().any(|label| label.is_nan())).count()
+    }
+
+    /// The same samples with labels that are classes: each value is one.
+    pub fn with_classes(mut self) -> Result<Self, DataError> {
+        let mut values: Vec<f32> = self.y.iter().copied().filter(|y| !y.is_nan()).collect();
+        values.sort_by(f32::total_cmp);
+        values.dedup();
+        let place = CellPosition { file: PathBuf::from(&self.name), row: None, column: None };
+        if values.len() > MAX_CLASSES {
+            return Err(DataError::TooManyClasses(place, MAX_CLASSES));
+        }
+        for y in &mut self.y {
+            let at = values.iter().position(|value| value == y);
+            *y = at.map_or(f32::NAN, |at| at as f32);
+        }
+        self.classes = values.iter().map(f32::to_string).collect();
+        Ok(self)
     }
 
     /// Appends the inputs of these samples to `out`.
@@ -297,23 +360,21 @@ impl Dataset {
         Ok(())
     }
 
-    /// Maps every input, and the label unless it is a class, to the unit interval by the least and
+    /// Maps every input, and every label unless it is a class, to the unit interval by the least and
     /// greatest value of the whole data, which only hindsight knows. Each input has its own range,
     /// or all have the same if `jointly`.
-    pub fn scale_with_hindsight(&mut self, jointly: bool, raw_labels: bool) {
-        let (label, inputs) = match self.ranges.split_last() {
-            Some((label, inputs)) => (*label, inputs),
-            None => return,
-        };
+    pub fn scale_with_hindsight(&mut self, jointly: bool) {
+        let (inputs, labels) = self.ranges.split_at(self.features);
         let together = inputs.iter().copied().fold(Range::EMPTY, Range::union);
         let affine =
             inputs.iter().map(|range| if jointly { together } else { *range }.to_unit()).collect();
         self.affine = Some(affine);
-        if !raw_labels {
-            let axis = label.to_unit();
-            let change = |label: &mut f32| *label = scaled(*label, axis);
-            self.y.iter_mut().for_each(change);
-            self.last.iter_mut().flatten().for_each(change);
+        if self.classes.is_empty() {
+            let axes: Vec<(f64, f64)> = labels.iter().map(|range| range.to_unit()).collect();
+            for labels in [&mut self.y].into_iter().chain(&mut self.last) {
+                let all = labels.iter_mut().zip(axes.iter().cycle());
+                all.for_each(|(label, axis)| *label = scaled(*label, *axis));
+            }
         }
     }
 
@@ -321,14 +382,16 @@ impl Dataset {
         if self.y.is_empty() {
             return Err(DataError::TooShort(self.name.clone(), history));
         }
-        let range = self.ranges.last().copied().unwrap_or(Range::EMPTY);
-        let (name, target) = (self.name.clone(), self.input_columns().targets.join(", "));
+        let (name, targets) = (self.name.clone(), self.input_columns().targets);
         let labels = self.len() - self.missing_labels();
         if labels == 0 {
-            return Err(DataError::NoLabels(name, target, self.len()));
+            return Err(DataError::NoLabels(name, targets.join(", "), self.len()));
         }
-        if range.least == range.greatest && labels > 1 {
-            return Err(DataError::ConstantTarget(name, target, range.least, labels));
+        let is_constant = |range: &&Range| range.least == range.greatest && labels > 1;
+        let ranges = &self.ranges[self.features..];
+        if let Some(at) = ranges.iter().position(|range| is_constant(&range)) {
+            let target = if self.outputs == 1 { targets.join(", ") } else { targets[at].clone() };
+            return Err(DataError::ConstantTarget(name, target, ranges[at].least, labels));
         }
         Ok(())
     }
@@ -342,6 +405,24 @@ impl Dataset {
     }
 }
 
+/// The standard deviation of each of several labels; 1 of one that doesn't change.
+pub fn spreads<'a>(samples: impl Iterator<Item = &'a [f32]>, outputs: usize) -> Vec<f64> {
+    // Count, mean and sum of squared distances from it.
+    let mut moments = vec![(0.0, 0.0, 0.0); outputs];
+    for labels in samples {
+        let known = moments.iter_mut().zip(labels).filter(|(_, label)| !label.is_nan());
+        for ((count, mean, squares), label) in known {
+            *count += 1.0;
+            let before = f64::from(*label) - *mean;
+            *mean += before / *count;
+            *squares += before * (f64::from(*label) - *mean);
+        }
+    }
+    let spread = |(count, _, squares): (f64, f64, f64)| (squares / count).sqrt();
+    let spreads = moments.into_iter().map(spread);
+    spreads.map(|spread| if spread > 0.0 { spread } else { 1.0 }).collect()
+}
+
 fn scaled(value: f32, (offset, factor): (f64, f64)) -> f32 {
     ((f64::from(value) - offset) * factor) as f32
 }
@@ -352,8 +433,8 @@ pub const FIRST_LOOK: usize = 100;
 const ORDER_ONE: f32 = 3.0;
 
 /// Whether the numbers of a sample are as kernels and rates need them.
-pub fn is_of_order_one(x: &[f32], y: f32) -> bool {
-    x.iter().chain([&y]).all(|value| value.is_nan() || value.abs() <= ORDER_ONE)
+pub fn is_of_order_one(x: &[f32], y: &[f32]) -> bool {
+    x.iter().chain(y).all(|value| value.is_nan() || value.abs() <= ORDER_ONE)
 }
 
 /// Collects samples.
@@ -365,9 +446,9 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(name: &str, features: usize, most_in_memory: usize) -> Self {
+    fn new(name: &str, features: usize, outputs: usize, most_in_memory: usize) -> Self {
         Self {
-            data: Dataset::empty(name, features),
+            data: Dataset::empty(name, features, outputs),
             x: StoreWriter::within(most_in_memory, features),
             owners: Vec::new(),
             last: Vec::new(),
@@ -379,11 +460,11 @@ impl Writer {
             return Err(DataError::TooManyRows(self.data.len()));
         }
         self.x.push(&sample.x).map_err(DataError::Store)?;
-        self.data.see(&sample.x, sample.y);
+        self.data.see(&sample.x, &sample.y);
         self.data.rows.push(sample.row);
         self.data.times.push(sample.time);
         self.owners.push(sample.owner);
-        self.last.push(sample.last.unwrap_or(f32::NAN));
+        self.last.extend_from_slice(&sample.last);
         Ok(())
     }
 
@@ -451,7 +532,7 @@ mod tests {
                     Dataset::read_within(most_in_memory, "t", &mut stream, &|_| {}).unwrap();
                 assert_eq!(data.x.is_in_file(), most_in_memory == 1000);
                 if let Some(jointly) = jointly {
-                    data.scale_with_hindsight(jointly, false);
+                    data.scale_with_hindsight(jointly);
                 }
                 data
             });
@@ -480,7 +561,7 @@ mod tests {
 
     #[test]
     fn numbers_of_the_order_of_one_are_small_or_missing() {
-        assert!(is_of_order_one(&[-3.0, f32::NAN, 0.0], 3.0));
-        assert!(!is_of_order_one(&[0.0], -3.1) && !is_of_order_one(&[3.1], 0.0));
+        assert!(is_of_order_one(&[-3.0, f32::NAN, 0.0], &[3.0]));
+        assert!(!is_of_order_one(&[0.0], &[-3.1]) && !is_of_order_one(&[3.1], &[0.0]));
     }
 }

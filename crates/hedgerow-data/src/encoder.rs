@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
-use hedgerow::limits::MAX_LABEL;
+use hedgerow::limits::{MAX_CLASSES, MAX_LABEL};
 
 use super::columns::BY_FILE;
 use super::rows::{Cell, CellPosition, Row};
@@ -41,7 +41,9 @@ pub(super) struct Encoder {
     targets: Vec<Option<usize>>,
     time: Vec<usize>,
     node: Option<usize>,
-    signs: bool,
+    /// Names of the classes, and the number of each; empty if the target is a number.
+    classes: Vec<String>,
+    class_numbers: HashMap<String, usize>,
     joined: String,
     /// Whether a time was a date, not a plain number.
     has_dates: bool,
@@ -115,19 +117,60 @@ impl Owners {
     }
 }
 
-/// The columns of inputs that hold text, and their texts, found by a first reading.
+/// The columns of inputs that hold text, and their texts, found by a first reading; and the classes
+/// of the target, if it is one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Levels(BTreeMap<usize, BTreeSet<String>>);
+pub(super) struct Levels {
+    inputs: BTreeMap<usize, BTreeSet<String>>,
+    pub(super) classes: Option<BTreeSet<String>>,
+    /// Whether the target has texts, and whether it has numbers.
+    target_has: (bool, bool),
+}
 
 impl Levels {
     /// A column that holds text.
     pub(super) fn add(&mut self, column: usize) {
-        self.0.entry(column).or_default();
+        self.inputs.entry(column).or_default();
     }
 
     /// The texts of a column that holds text.
     pub(super) fn texts(&self, column: usize) -> Option<&BTreeSet<String>> {
-        self.0.get(&column)
+        self.inputs.get(&column)
+    }
+
+    /// Notes what the target holds in this row.
+    pub(super) fn note_target(&mut self, row: &Row, target: usize) {
+        match row.cell(target) {
+            Cell::Text(_) => self.target_has.0 = true,
+            Cell::Number(_) => self.target_has.1 = true,
+            Cell::Missing => {}
+        }
+    }
+
+    /// Whether the target has texts only, so that it is a class.
+    pub(super) fn has_class(&self) -> bool {
+        self.target_has == (true, false)
+    }
+
+    /// Notes the class of this row.
+    pub(super) fn note_class(&mut self, row: &Row, target: usize) {
+        if let Some(classes) = self.classes.as_mut().filter(|known| known.len() <= MAX_CLASSES)
+            && let Some(text) = text_of(row.cell(target))
+        {
+            classes.insert(text);
+        }
+    }
+
+    /// Names of the classes: in the order of numbers, if all are, or else of texts.
+    pub(super) fn class_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.classes.iter().flatten().cloned().collect();
+        let numbers = names.iter().map(|name| name.parse::<f64>().ok()).collect::<Option<Vec<_>>>();
+        if let Some(numbers) = numbers {
+            let mut both: Vec<_> = numbers.into_iter().zip(names).collect();
+            both.sort_by(|a, b| a.0.total_cmp(&b.0));
+            names = both.into_iter().map(|(_, name)| name).collect();
+        }
+        names
     }
 
     /// Notes which of these columns hold text in this row.
@@ -141,7 +184,7 @@ impl Levels {
 
     /// Notes what this row has in the columns that hold text: a number there is a text as well.
     pub(super) fn note_texts(&mut self, row: &Row) {
-        for (&column, levels) in &mut self.0 {
+        for (&column, levels) in &mut self.inputs {
             if levels.len() <= MOST_LEVELS
                 && let Some(text) = text_of(row.cell(column))
             {
@@ -184,9 +227,21 @@ impl Encoder {
         let node = schema.node.as_ref().filter(|name| *name != BY_FILE);
         let node = node.map(|node| optional(node, is_for_learning)).transpose()?.flatten();
         let (lagged, time) = (find_all(&schema.lagged)?, find_all(time)?);
-        let (names, signs) = (names.to_vec(), schema.signs);
-        let (joined, has_dates) = (String::new(), false);
-        Ok(Self { file, names, inputs, lagged, targets, time, node, signs, joined, has_dates })
+        let classes = schema.classes.clone();
+        let class_numbers = classes.iter().cloned().zip(0..).collect();
+        Ok(Self {
+            names: names.to_vec(),
+            inputs,
+            lagged,
+            targets,
+            time,
+            node,
+            classes,
+            class_numbers,
+            joined: String::new(),
+            has_dates: false,
+            file,
+        })
     }
 
     /// Whether a column names the node of each row.
@@ -243,11 +298,10 @@ impl Encoder {
                 out.values.push(f32::NAN);
                 continue;
             };
-            let label = self.number(row, column, MAX_LABEL)?;
-            if self.signs && !label.is_nan() && label.abs() != 1.0 {
-                return Err(DataError::NotASign(self.place(row.line(), Some(column)), label));
-            }
-            out.values.push(label);
+            out.values.push(match self.classes.is_empty() {
+                true => self.number(row, column, MAX_LABEL)?,
+                false => self.class(row, column)?,
+            });
         }
         out.time = self.time_of(row)?;
         if let Some(column) = self.node {
@@ -274,6 +328,16 @@ impl Encoder {
             }
             Cell::Text(text) => Err(DataError::Text(place(), excerpt(text))),
         }
+    }
+
+    /// The number of the class in a cell; NaN if it is missing.
+    fn class(&self, row: &Row, column: usize) -> Result<f32, DataError> {
+        let Some(text) = text_of(row.cell(column)) else { return Ok(f32::NAN) };
+        let class = self.class_numbers.get(&text).ok_or_else(|| {
+            let place = self.place(row.line(), Some(column));
+            DataError::UnknownClass(place, excerpt(&text), self.classes.join(", "))
+        });
+        class.map(|class| *class as f32)
     }
 
     fn time_of(&mut self, row: &Row) -> Result<f64, DataError> {

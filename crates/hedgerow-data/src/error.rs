@@ -57,9 +57,20 @@ pub enum DataError {
     /// A number too large to compute with, and the largest size allowed there.
     #[error("{0}: {1:e} is beyond the bound of ±{2:e}")]
     TooLarge(CellPosition, f64, f32),
-    /// A label that the logistic loss can't take.
-    #[error("{0}: the label is {1}, but the logistic loss needs -1 or +1")]
-    NotASign(CellPosition, f32),
+    /// A class that is not among those that were named.
+    #[error("{0}: {1:?} is none of the classes {2} (data.classes names them)")]
+    UnknownClass(CellPosition, String, String),
+    /// A target with too many texts to be a class.
+    #[error(
+        "{0}: more than {1} different values are too many for classes (--target names another column)"
+    )]
+    TooManyClasses(CellPosition, usize),
+    /// Past classes are no inputs.
+    #[error("{0}: past classes can't be inputs (data.lags must be 0 where the target is a class)")]
+    LaggedClass(CellPosition),
+    /// Nothing to learn.
+    #[error("{0}: the class is {1:?} in all samples that have one: there is nothing to learn")]
+    OneClass(CellPosition, String),
     /// A row without an owner.
     #[error("{0}: no value, but this column says whose the sample is")]
     NoNode(CellPosition),

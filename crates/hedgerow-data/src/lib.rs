@@ -58,5 +58,5 @@ mod tables;
 pub mod text;
 pub mod timestamp;
 
-pub use dataset::{Dataset, FIRST_LOOK, Owners, is_of_order_one};
+pub use dataset::{Dataset, FIRST_LOOK, Owners, is_of_order_one, spreads};
 pub use error::DataError;

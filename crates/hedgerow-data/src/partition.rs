@@ -153,14 +153,15 @@ impl Partition {
             (Self::Blocks, _) => {
                 Ok(blocks(samples, nodes).map(|block| order[block].to_vec()).collect())
             }
-            (Self::SortedLabel, _) => Ok(slices(order, nodes, |at| f64::from(data.y[at]))),
+            (Self::SortedLabel, _) => Ok(slices(order, nodes, |at| f64::from(data.labels(at)[0]))),
             (Self::SortedDirection, _) => {
                 let positions = along_principal_direction(data)
                     .map_err(|error| PartitionError::Unreadable(error.to_string()))?;
                 Ok(slices(order, nodes, |sample| positions[sample]))
             }
             (Self::Dirichlet(alpha), _) => {
-                order.sort_by(|a, b| data.y[*a as usize].total_cmp(&data.y[*b as usize]));
+                let label = |at: &u32| data.labels(*at as usize)[0];
+                order.sort_by(|a, b| label(a).total_cmp(&label(b)));
                 Ok(by_proportions(order, LABEL_BINS, nodes, alpha, &mut shuffling(seed)))
             }
             (Self::Unequal(alpha), _) => {

@@ -61,7 +61,7 @@ pub fn read(file: &Path, columns: &InputColumns) -> Result<Scale, RangesError> {
             Ok((min.min(other_min), max.max(other_max)))
         }),
     };
-    let all = columns.inputs.iter().chain([&columns.targets]);
+    let all = columns.inputs.iter().chain(&columns.labels);
     let ranges = all.map(range).collect::<Result<Vec<_>, _>>()?;
     let bad = |error| RangesError::Bad(place(), columns.targets.join(", "), error);
     Scale::from_ranges(&ranges).map_err(bad)
@@ -76,7 +76,9 @@ mod tests {
         let file = folder.path().join("ranges.toml");
         std::fs::write(&file, text).unwrap();
         let inputs = vec![vec!["t".into()], vec![], vec!["y".into()]];
-        read_for(&file, InputColumns { inputs, targets: vec!["y".into()] })
+        let targets = vec!["y".into()];
+        let labels = vec![targets.clone()];
+        read_for(&file, InputColumns { inputs, labels, targets, ..InputColumns::default() })
     }
 
     fn read_for(file: &Path, columns: InputColumns) -> Result<Scale, String> {
@@ -99,7 +101,12 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "[ranges]\na = [0, 10]\nb = [-10, 5]").unwrap();
         let both: Vec<String> = vec!["a".into(), "b".into()];
-        let columns = InputColumns { inputs: vec![both.clone(), vec!["a".into()]], targets: both };
+        let columns = InputColumns {
+            inputs: vec![both.clone(), vec!["a".into()]],
+            labels: vec![both.clone()],
+            targets: both,
+            ..InputColumns::default()
+        };
         let scale = read_for(file.path(), columns).unwrap();
         assert_eq!([scale.scale_input(0, 0.0), scale.scale_input(1, 0.0)], [0.5, 0.0]);
         assert_eq!(scale.unscale_label(0.0), -10.0);

@@ -5,25 +5,25 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::DataError;
-use super::columns::{Categories, ColumnChoice, Disorder, Duplicates};
+use super::columns::{Categories, ColumnChoice, Disorder, Duplicates, Task};
 use super::encoder::{Numbers, Owners};
 use super::rows::{self, CellPosition, Rows};
 use super::schema::TableSchema;
 use super::series::{Series, Shape};
 use super::store::{Store, StoreWriter};
-use super::tables::Tables;
+use super::tables::{CLASSES_UNNAMED, Tables};
 
 /// One sample; NaN is missing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
     /// The inputs.
     pub x: Vec<f32>,
-    /// The label.
-    pub y: f32,
+    /// The labels; of a class, its number from 0.
+    pub y: Vec<f32>,
     /// The node of the sample.
     pub owner: u32,
-    /// In a time series, the latest label that was known when the forecast was made.
-    pub last: Option<f32>,
+    /// The latest of each label that was known when the forecast was made.
+    pub last: Vec<f32>,
     /// The row of the label in its file, from 1.
     pub row: u64,
     /// Its time in seconds since 1970; 0 without a time.
@@ -36,8 +36,12 @@ pub struct InputColumns {
     /// None for an input that is one where a text stands, and zero elsewhere; several for a past
     /// label of one of several series.
     pub inputs: Vec<Vec<String>>,
+    /// The same of each label: none for a label of a class, several if each is a series.
+    pub labels: Vec<Vec<String>>,
     /// Names of the targets.
     pub targets: Vec<String>,
+    /// Names of the classes, if the target is one.
+    pub classes: Vec<String>,
 }
 
 /// Samples from one or more tables of the same columns.
@@ -51,13 +55,13 @@ pub struct SampleStream {
     has_labels: bool,
     shape: Shape,
     owners: Owners,
-    /// By owner and target.
-    series: HashMap<(u32, usize), Series>,
+    /// By owner.
+    series: HashMap<u32, Series>,
     /// Time of each owner's last row.
     clock: HashMap<u32, f64>,
     numbers: Numbers,
-    /// The next target of the row at hand.
-    target: usize,
+    /// The next series of the row at hand.
+    at: usize,
     rows_taken: usize,
     is_live: bool,
     has_dates: bool,
@@ -139,14 +143,14 @@ impl SampleStream {
         let has_time = tables.encoder.time_column().is_some();
         let sorts = schema.disorder == Disorder::Sort && has_time;
         let mut stream = Self {
-            has_owners: tables.has_nodes() || targets.len() > 1,
+            has_owners: tables.has_nodes() || schema.each_a_node,
             has_time,
             has_labels: tables.encoder.has_labels(),
             input: Input::Tables(Box::new(tables)),
             schema,
             most_rows,
             shape,
-            target: targets.len(),
+            at: usize::MAX,
             owners: Owners::default(),
             series: HashMap::new(),
             clock: HashMap::new(),
@@ -155,8 +159,7 @@ impl SampleStream {
             is_live,
             has_dates: false,
         };
-        if targets.len() > 1 {
-            // Every series is a node.
+        if stream.schema.each_a_node {
             targets.iter().for_each(|name| _ = stream.owners.id(name));
         }
         if sorts {
@@ -168,6 +171,11 @@ impl SampleStream {
     /// Numbers per sample, d.
     pub fn features(&self) -> usize {
         self.schema.width()
+    }
+
+    /// Labels per sample.
+    pub fn labels(&self) -> usize {
+        self.shape.labels
     }
 
     /// Whether samples arrive while they are made, and can be read only once.
@@ -226,20 +234,20 @@ impl SampleStream {
     /// Writes the next sample; false at the end.
     pub fn next(&mut self, sample: &mut Sample) -> Result<bool, DataError> {
         loop {
-            if self.target == self.schema.targets.len() {
+            if self.at >= self.schema.targets.len() / self.shape.labels {
                 if !self.next_row()? {
                     return Ok(false);
                 }
-                self.target = 0;
+                self.at = 0;
             }
-            let target = self.target;
-            self.target += 1;
+            let at = self.at;
+            self.at += 1;
             let (inputs, rest) = self.numbers.values.split_at(self.shape.inputs);
             let (lagged, labels) = rest.split_at(self.shape.lagged);
-            let owner =
-                if self.schema.targets.len() > 1 { target as u32 } else { self.numbers.owner };
-            let series = self.series.entry((owner, target)).or_default();
-            if series.next(&self.shape, inputs, lagged, labels[target], sample) {
+            let owner = if self.schema.each_a_node { at as u32 } else { self.numbers.owner };
+            let labels = &labels[at * self.shape.labels..(at + 1) * self.shape.labels];
+            let series = self.series.entry(owner).or_default();
+            if series.next(&self.shape, inputs, lagged, labels, sample) {
                 let time = self.numbers.time;
                 let calendar = self.schema.calendar.iter();
                 sample.x.extend(calendar.flat_map(|cycle| cycle.inputs(time)));
@@ -343,6 +351,9 @@ impl Sorted {
 fn check_live(choice: &ColumnChoice) -> Result<(), DataError> {
     if choice.disorder == Disorder::Sort {
         return Err(DataError::NeedsWholeFile("data.disorder = \"sort\""));
+    }
+    if choice.task == Task::Classes && choice.classes.is_empty() {
+        return Err(DataError::NeedsWholeFile(CLASSES_UNNAMED));
     }
     if choice.categories == Categories::OneHot {
         return Err(DataError::NeedsWholeFile(

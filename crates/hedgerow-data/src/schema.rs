@@ -5,11 +5,13 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use hedgerow::learning::Classes;
+use hedgerow::limits::MAX_CLASSES;
 use serde::{Deserialize, Serialize};
 
 use super::DataError;
 use super::calendar::{CalendarChoice, Cycle};
-use super::columns::{Categories, ColumnChoice, Disorder, Duplicates, Exogenous, Roles};
+use super::columns::{Categories, ColumnChoice, Disorder, Duplicates, Exogenous, Roles, Task};
 use super::encoder::{Levels, MOST_LEVELS};
 use super::rows::{CellPosition, Format};
 use super::samples::InputColumns;
@@ -23,8 +25,14 @@ pub struct TableSchema {
     pub inputs: Vec<InputColumn>,
     /// Columns whose past values are inputs, like those of the label.
     pub lagged: Vec<String>,
-    /// The target. Several targets are several series.
+    /// The targets.
     pub targets: Vec<String>,
+    /// Whether each target is a series of a node of its own; else every sample has all of them.
+    #[serde(default)]
+    pub each_a_node: bool,
+    /// Names of the classes, if the target is one: a label is the number of its class, from 0.
+    #[serde(default)]
+    pub classes: Vec<String>,
     /// Columns that make up the time, joined by blanks; empty if there is none.
     pub time: Vec<String>,
     /// Cycles of the time of the label that are inputs.
@@ -41,8 +49,6 @@ pub struct TableSchema {
     pub disorder: Disorder,
     /// How to handle rows with the same time as the row before.
     pub duplicates: Duplicates,
-    /// Whether labels must be -1 or +1.
-    pub signs: bool,
     /// How text is read.
     pub format: Format,
 }
@@ -110,7 +116,9 @@ impl TableSchema {
         Ok(Self {
             inputs: features.into_iter().map(input).collect::<Result<_, DataError>>()?,
             lagged: named(lagged),
+            classes: classes(file, &names[targets[0]], choice, levels)?,
             targets: named(targets),
+            each_a_node: !choice.series.is_empty(),
             time: named(time),
             calendar: match &choice.calendar {
                 CalendarChoice::Cycles(cycles) => cycles.clone(),
@@ -122,7 +130,6 @@ impl TableSchema {
             exogenous: choice.exogenous,
             disorder: choice.disorder,
             duplicates: choice.duplicates,
-            signs: choice.signs,
             format: choice.format.clone(),
         })
     }
@@ -150,6 +157,8 @@ impl TableSchema {
             inputs: columns,
             lagged: Vec::new(),
             targets: vec![target.to_owned()],
+            each_a_node: false,
+            classes: Vec::new(),
             time: Vec::new(),
             calendar: Vec::new(),
             node: None,
@@ -158,7 +167,6 @@ impl TableSchema {
             exogenous: Exogenous::SameRow,
             disorder: Disorder::Keep,
             duplicates: Duplicates::Keep,
-            signs: false,
             format: Format::default(),
         }
     }
@@ -181,6 +189,7 @@ impl TableSchema {
     pub(super) fn shape(&self) -> Shape {
         Shape {
             inputs: self.inputs.iter().map(|input| input.encoding.width()).sum(),
+            labels: if self.each_a_node { 1 } else { self.targets.len() },
             lagged: self.lagged.len(),
             lags: self.lags,
             horizon: self.horizon,
@@ -205,12 +214,22 @@ impl TableSchema {
             Encoding::Number => vec![vec![name.clone()]],
             texts => vec![vec![]; texts.width()],
         });
-        let past = [self.targets.clone()];
-        let past = past.into_iter().chain(self.lagged.iter().map(|name| vec![name.clone()]));
+        let alone = |name: &String| vec![name.clone()];
+        let labels = match (Classes::new(self.classes.len()), self.each_a_node) {
+            (Some(classes), _) => vec![vec![]; classes.outputs()],
+            (None, false) => self.targets.iter().map(alone).collect(),
+            (None, true) => vec![self.targets.clone()],
+        };
+        let past = labels.iter().cloned().chain(self.lagged.iter().map(alone));
         let past = past.flat_map(|names| std::iter::repeat_n(names, self.lags));
         let calendar = std::iter::repeat_n(vec![], Cycle::WIDTH * self.calendar.len());
         let inputs = own.chain(past).chain(calendar).collect();
-        InputColumns { inputs, targets: self.targets.clone() }
+        InputColumns {
+            inputs,
+            labels,
+            targets: self.targets.clone(),
+            classes: self.classes.clone(),
+        }
     }
 
     /// What inputs are of when a prediction is made, in words; empty if rows have no order.
@@ -252,7 +271,8 @@ impl TableSchema {
     /// written.
     pub fn check(&self, inputs: usize) -> Result<(), String> {
         let too_many = || "more inputs than can be counted".to_owned();
-        let past = self.lags.checked_mul(1 + self.lagged.len()).ok_or_else(too_many)?;
+        let labels = if self.each_a_node { 1 } else { self.targets.len() };
+        let past = self.lags.checked_mul(labels + self.lagged.len()).ok_or_else(too_many)?;
         let own = self.inputs.iter().try_fold(0_usize, |sum, input| {
             sum.checked_add(input.encoding.width()).filter(|_| is_encoding(&input.encoding))
         });
@@ -280,6 +300,28 @@ impl TableSchema {
 /// Column and text of an input that a text has; none for an input that is a column itself.
 pub fn split_category(input: &str) -> Option<(&str, &str)> {
     input.split_once('=')
+}
+
+/// Names of the classes, as the user or the files say.
+fn classes(
+    file: &Path,
+    target: &str,
+    choice: &ColumnChoice,
+    levels: &Levels,
+) -> Result<Vec<String>, DataError> {
+    let place =
+        || CellPosition { file: file.to_owned(), row: None, column: Some(target.to_owned()) };
+    let classes = match choice.task {
+        Task::Numbers => Vec::new(),
+        _ if !choice.classes.is_empty() => choice.classes.clone(),
+        _ => levels.class_names(),
+    };
+    match &classes[..] {
+        many if many.len() > MAX_CLASSES => Err(DataError::TooManyClasses(place(), MAX_CLASSES)),
+        [one] => Err(DataError::OneClass(place(), one.clone())),
+        [_, ..] if choice.lags > 0 => Err(DataError::LaggedClass(place())),
+        _ => Ok(classes),
+    }
 }
 
 fn is_encoding(encoding: &Encoding) -> bool {
@@ -311,7 +353,7 @@ mod tests {
     fn inputs_are_counted_and_named() {
         let schema = weather();
         assert_eq!(schema.width(), 1 + 2 + 2 * 2);
-        let InputColumns { inputs, targets } = schema.input_columns();
+        let InputColumns { inputs, targets, .. } = schema.input_columns();
         let names: Vec<String> = inputs.iter().map(|names| names.join("+")).collect();
         assert_eq!(names, ["temp", "", "", "load", "load", "wind", "wind"]);
         assert_eq!(targets, ["load"]);
@@ -370,7 +412,7 @@ mod tests {
             refused(&|schema| schema.lags = 3).contains("make 9 inputs, but the model takes 7")
         );
         assert!(refused(&|schema| schema.lags = usize::MAX).contains("more inputs"));
-        assert!(refused(&|schema| schema.targets.clear()).contains("no target"));
+        assert!(refused(&|schema| schema.targets.clear()).contains("inputs"));
         assert!(refused(&|schema| schema.horizon = 0).contains("horizon is 0"));
         let twice = Encoding::OneHot(vec!["rain".into(), "rain".into()]);
         assert!(refused(&|schema| schema.inputs[1].encoding = twice.clone()).contains("twice"));
@@ -385,7 +427,7 @@ mod tests {
         let mut stream = SampleStream::predicting(file, rows, schema)?;
         let (mut sample, mut samples) = (Sample::default(), Vec::new());
         while stream.next(&mut sample)? {
-            samples.push((sample.x.clone(), sample.y));
+            samples.push((sample.x.clone(), sample.y[0]));
         }
         Ok(samples)
     }

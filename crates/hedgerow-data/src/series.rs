@@ -10,7 +10,9 @@ use super::samples::Sample;
 pub(super) struct Shape {
     /// Inputs of a row.
     pub(super) inputs: usize,
-    /// Columns whose past counts, besides the label's.
+    /// Labels of a row.
+    pub(super) labels: usize,
+    /// Columns whose past counts, besides the labels'.
     pub(super) lagged: usize,
     /// Steps back that are looked at, s.
     pub(super) lags: usize,
@@ -21,10 +23,10 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Numbers in a sample: the inputs, the past labels, the past of each lagged column; each past
-    /// with the latest first.
+    /// Numbers in a sample: the inputs, the past of each label, the past of each lagged column;
+    /// each past with the latest first.
     pub(super) fn width(&self) -> usize {
-        self.inputs + self.lags * (1 + self.lagged)
+        self.inputs + self.lags * (self.labels + self.lagged)
     }
 
     /// Whether samples depend on earlier rows.
@@ -47,17 +49,17 @@ impl Shape {
 #[derive(Debug, Default)]
 pub(super) struct Series {
     past: VecDeque<PastRow>,
-    /// The latest label that isn't missing.
-    known: Option<f32>,
+    /// The latest of each label that isn't missing; NaN if there is none.
+    known: Vec<f32>,
 }
 
 #[derive(Debug, Default)]
 struct PastRow {
     inputs: Vec<f32>,
     lagged: Vec<f32>,
-    label: f32,
-    /// The latest label that was known then.
-    known: Option<f32>,
+    labels: Vec<f32>,
+    /// The latest labels that were known then.
+    known: Vec<f32>,
 }
 
 impl Series {
@@ -67,17 +69,17 @@ impl Series {
         shape: &Shape,
         inputs: &[f32],
         lagged: &[f32],
-        label: f32,
+        labels: &[f32],
         sample: &mut Sample,
     ) -> bool {
         let history = shape.history();
         let is_ready = self.past.len() == history;
+        self.known.resize(labels.len(), f32::NAN);
         if is_ready {
-            self.write(shape, inputs, label, sample);
+            self.write(shape, inputs, labels, sample);
         }
-        if !label.is_nan() {
-            self.known = Some(label);
-        }
+        let new = labels.iter().zip(&mut self.known).filter(|(label, _)| !label.is_nan());
+        new.for_each(|(label, known)| *known = *label);
         if history > 0 {
             // The oldest row goes; its buffers are used again.
             let mut latest = if is_ready { self.past.pop_back() } else { None }.unwrap_or_default();
@@ -87,16 +89,19 @@ impl Series {
                 latest.inputs.extend_from_slice(inputs);
             }
             latest.lagged.extend_from_slice(lagged);
-            (latest.label, latest.known) = (label, self.known);
+            latest.labels.clear();
+            latest.labels.extend_from_slice(labels);
+            latest.known.clone_from(&self.known);
             self.past.push_front(latest);
         }
         is_ready
     }
 
-    fn write(&self, shape: &Shape, inputs: &[f32], label: f32, sample: &mut Sample) {
+    fn write(&self, shape: &Shape, inputs: &[f32], labels: &[f32], sample: &mut Sample) {
         sample.x.clear();
-        sample.y = label;
-        sample.last = self.known;
+        sample.y.clear();
+        sample.y.extend_from_slice(labels);
+        sample.last.clone_from(&self.known);
         let origin = shape.origin();
         match shape.exogenous {
             Exogenous::SameRow => sample.x.extend_from_slice(inputs),
@@ -104,11 +109,13 @@ impl Series {
         }
         if shape.looks_back() {
             let seen = || self.past.range(origin..origin + shape.lags);
-            sample.x.extend(seen().map(|past| past.label));
+            for label in 0..shape.labels {
+                sample.x.extend(seen().map(|past| past.labels[label]));
+            }
             for column in 0..shape.lagged {
                 sample.x.extend(seen().map(|past| past.lagged[column]));
             }
-            sample.last = self.past[origin].known;
+            sample.last.clone_from(&self.past[origin].known);
         }
     }
 }
@@ -117,8 +124,14 @@ impl Series {
 mod tests {
     use super::*;
 
-    const PLAIN: Shape =
-        Shape { inputs: 1, lagged: 0, lags: 0, horizon: 1, exogenous: Exogenous::SameRow };
+    const PLAIN: Shape = Shape {
+        inputs: 1,
+        labels: 1,
+        lagged: 0,
+        lags: 0,
+        horizon: 1,
+        exogenous: Exogenous::SameRow,
+    };
 
     /// Row t has the input 10t, the lagged column 100t and the label t.
     fn samples(shape: Shape, rows: usize) -> Vec<(Vec<f32>, f32, Option<f32>)> {
@@ -127,9 +140,10 @@ mod tests {
         for t in 0..rows {
             let t = t as f32;
             let lagged = [100.0 * t];
-            if series.next(&shape, &[10.0 * t], &lagged[..shape.lagged], t, &mut sample) {
+            if series.next(&shape, &[10.0 * t], &lagged[..shape.lagged], &[t], &mut sample) {
                 assert_eq!(sample.x.len(), shape.width());
-                made.push((sample.x.clone(), sample.y, sample.last));
+                let last = Some(sample.last[0]).filter(|last| !last.is_nan());
+                made.push((sample.x.clone(), sample.y[0], last));
             }
         }
         made
@@ -167,10 +181,22 @@ mod tests {
         let (mut series, mut sample) = (Series::default(), Sample::default());
         let mut last = Vec::new();
         for label in [f32::NAN, 1.0, f32::NAN, f32::NAN, 2.0, 3.0] {
-            if series.next(&shape, &[], &[], label, &mut sample) {
-                last.push(sample.last);
+            if series.next(&shape, &[], &[], &[label], &mut sample) {
+                last.push(sample.last[0]);
             }
         }
-        assert_eq!(last, [None, Some(1.0), Some(1.0), Some(1.0), Some(2.0)]);
+        assert!(last[0].is_nan());
+        assert_eq!(last[1..], [1.0, 1.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn several_labels_have_a_past_each() {
+        let shape = Shape { inputs: 0, labels: 2, lags: 2, ..PLAIN };
+        let (mut series, mut sample) = (Series::default(), Sample::default());
+        let rows = [[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]];
+        let is_ready = rows.map(|row| series.next(&shape, &[], &[], &row, &mut sample));
+        assert_eq!(is_ready, [false, false, true]);
+        assert_eq!((&sample.x[..], &sample.y[..]), (&[2.0, 1.0, 20.0, 10.0][..], &[3.0, 30.0][..]));
+        assert_eq!(sample.last, [2.0, 20.0]);
     }
 }

@@ -1,15 +1,18 @@
 //! [`Tables`]: the rows of one or more files with the same columns, as numbers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use super::DataError;
 use super::calendar::{CalendarChoice, Cycle, CycleFinder};
-use super::columns::{BY_FILE, Categories, ColumnChoice, Roles};
+use super::columns::{BY_FILE, Categories, ColumnChoice, Roles, Task};
 use super::encoder::{Encoder, Levels, Numbers, Owners, Purpose};
 use super::rows::{self, Cell, CellPosition, Row, Rows};
 use super::schema::TableSchema;
 use super::text::excerpt;
+
+/// What a live stream can't have.
+pub(super) const CLASSES_UNNAMED: &str = "a class, unless data.classes names all classes,";
 
 /// Rows of a file that are looked at to tell columns of text from columns of numbers.
 pub(super) const LOOKED_AT: usize = 1000;
@@ -58,6 +61,12 @@ impl Tables {
         let peeked = rows.next(&mut row)?;
         if peeked {
             levels.note_columns(&row, &roles.features);
+            if let ([target], true) = (&roles.targets[..], finds_classes(choice)) {
+                levels.note_target(&row, *target);
+            }
+        }
+        if levels.has_class() {
+            return Err(DataError::NeedsWholeFile(CLASSES_UNNAMED));
         }
         let schema = TableSchema::new(&file, rows.columns(), choice, &levels)?;
         let tables = Self::new(vec![file], rows, &schema, Purpose::Learning)?;
@@ -147,13 +156,20 @@ fn check_columns(
     Err(DataError::OtherColumns { first: first.to_owned(), other: other.to_owned(), difference })
 }
 
-/// A first reading, as far as needed: which inputs are columns of text, and which texts they have.
+/// Whether classes are still to be found.
+fn finds_classes(choice: &ColumnChoice) -> bool {
+    choice.classes.is_empty() && choice.task != Task::Numbers
+}
+
+/// A first reading, as far as needed: which inputs are columns of text, and which texts they have;
+/// whether the target is a class, and which classes there are.
 fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError> {
     let mut levels = Levels::default();
-    if choice.categories == Categories::Refuse {
+    let finds_classes = finds_classes(choice);
+    if choice.categories == Categories::Refuse && !finds_classes {
         return Ok(levels);
     }
-    let mut inputs: Option<(Vec<String>, Vec<usize>)> = None;
+    let mut inputs: Option<(Vec<String>, Roles)> = None;
     let mut looks: Vec<Look> = Vec::new();
     let most = choice.rows.unwrap_or(usize::MAX);
     let mut seen = 0;
@@ -162,38 +178,50 @@ fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError>
         if let Some((names, _)) = &inputs {
             check_columns(&files[0], names, file, rows.columns())?;
         }
-        let features = match &mut inputs {
-            Some((_, features)) => features,
+        let Roles { features, targets, .. } = match &mut inputs {
+            Some((_, roles)) => roles,
             none => {
-                let features = Roles::find(file, rows.columns(), choice)?.features;
-                &mut none.insert((rows.columns().to_vec(), features)).1
+                let roles = Roles::find(file, rows.columns(), choice)?;
+                &mut none.insert((rows.columns().to_vec(), roles)).1
             }
         };
         let (mut row, mut seen_here) = (Row::default(), 0);
         while seen < most && seen_here < LOOKED_AT && rows.next(&mut row)? {
-            looks.resize_with(features.len(), Look::default);
-            for (look, &column) in looks.iter_mut().zip(features.iter()) {
-                look.see(row.cell(column), || CellPosition {
-                    file: file.clone(),
-                    row: Some(row.line()),
-                    column: Some(rows.columns()[column].clone()),
-                });
+            if choice.categories != Categories::Refuse {
+                looks.resize_with(features.len(), Look::default);
+                for (look, &column) in looks.iter_mut().zip(features.iter()) {
+                    look.see(row.cell(column), || CellPosition {
+                        file: file.clone(),
+                        row: Some(row.line()),
+                        column: Some(rows.columns()[column].clone()),
+                    });
+                }
+            }
+            if let ([target], true) = (&targets[..], finds_classes) {
+                levels.note_target(&row, *target);
             }
             (seen, seen_here) = (seen + 1, seen_here + 1);
         }
     }
-    for (look, column) in looks.into_iter().zip(inputs.into_iter().flat_map(|(_, all)| all)) {
+    let (features, target) = inputs.map_or((Vec::new(), 0), |(_, roles)| {
+        (roles.features, roles.targets.first().copied().unwrap_or(0))
+    });
+    for (look, column) in looks.into_iter().zip(features) {
         if look.holds_text()? {
             levels.add(column);
         }
     }
-    if choice.categories == Categories::OneHot {
+    if finds_classes && (choice.task == Task::Classes || levels.has_class()) {
+        levels.classes = Some(BTreeSet::new());
+    }
+    if choice.categories == Categories::OneHot || levels.classes.is_some() {
         // The texts can be read only when the columns of text are known.
         seen = 0;
         for file in files {
             let (mut rows, mut row) = (rows::open(file, &choice.format)?, Row::default());
             while seen < most && rows.next(&mut row)? {
                 levels.note_texts(&row);
+                levels.note_class(&row, target);
                 seen += 1;
             }
         }

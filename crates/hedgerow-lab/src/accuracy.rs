@@ -17,8 +17,7 @@ pub(crate) struct Accuracy {
     pub(crate) absolute: Tally,
     /// Mean of the labels, and the sum of squared distances from it.
     labels: (f64, f64),
-    /// Squared errors of each node; empty if there are too many nodes.
-    pub(crate) nodes: Vec<Tally>,
+    squared: Tally,
     /// Squared errors in each hour of the day and on each day of the week, from Monday; empty
     /// before the first prediction with a date.
     pub(crate) hours: Vec<Tally>,
@@ -59,8 +58,8 @@ impl Accuracy {
         });
         Self {
             absolute: Tally::default(),
+            squared: Tally::default(),
             labels: (0.0, 0.0),
-            nodes: vec![Tally::default(); if is_detailed { nodes } else { 0 }],
             hours: Vec::new(),
             weekdays: Vec::new(),
             intervals,
@@ -78,13 +77,11 @@ impl Accuracy {
     ) -> Option<Interval> {
         let error = (f64::from(prediction) - f64::from(label)).abs();
         self.absolute.add(error);
+        self.squared.add(error * error);
         let (mean, squares) = &mut self.labels;
         let from_before = f64::from(label) - *mean;
         *mean += from_before / self.absolute.count as f64;
         *squares += from_before * (f64::from(label) - *mean);
-        if let Some(tally) = self.nodes.get_mut(node as usize) {
-            tally.add(error * error);
-        }
         if time.is_finite() {
             let (day, second) = (time.div_euclid(DAY), time.rem_euclid(DAY));
             self.hours.resize(24, Tally::default());
@@ -100,9 +97,14 @@ impl Accuracy {
         self.intervals.iter_mut().for_each(Intervals::close_round);
     }
 
-    /// The share of the variance of the labels that predictions with this squared error explain.
-    pub(crate) fn r2(&self, mse: f64) -> f64 {
-        1.0 - mse * self.absolute.count as f64 / self.labels.1
+    /// The share of the variance of the labels that predictions explain.
+    pub(crate) fn r2(&self) -> f64 {
+        1.0 - self.mse() * self.absolute.count as f64 / self.labels.1
+    }
+
+    /// Mean squared error.
+    pub(crate) fn mse(&self) -> f64 {
+        self.squared.mean()
     }
 
     /// What is known of the errors of a node, if it has intervals.
@@ -168,12 +170,9 @@ mod tests {
         }
         accuracy.close_round();
         assert_eq!(accuracy.absolute.mean(), 4.0 / 3.0);
-        let mse = (1.0 + 9.0) / 3.0;
+        assert_eq!(accuracy.mse(), (1.0 + 9.0) / 3.0);
         // Labels 2, 4 and 9 have the mean 5 and squared distances 9, 1 and 16.
-        assert!((accuracy.r2(mse) - (1.0 - 10.0 / 26.0)).abs() < 1e-12);
-        let squares: Vec<(f64, u64)> =
-            accuracy.nodes.iter().map(|tally| (tally.sum, tally.count)).collect();
-        assert_eq!(squares, [(10.0, 2), (0.0, 1)]);
+        assert!((accuracy.r2() - (1.0 - 10.0 / 26.0)).abs() < 1e-12);
         // Only the third prediction had an error of its node before it.
         assert_eq!(accuracy.coverage().map(|(share, _)| share), Some(0.0));
         assert_eq!(accuracy.window_coverage(), Some(0.0));
@@ -213,7 +212,7 @@ mod tests {
     fn many_nodes_are_not_kept_apart() {
         let mut accuracy = Accuracy::new(MOST_DETAILED_NODES + 1, Some(Level::default()), 1, 0);
         assert_eq!(accuracy.see(3, 0.0, 1.0, f64::NAN), None);
-        assert_eq!((accuracy.nodes.len(), accuracy.coverage()), (0, None));
+        assert_eq!(accuracy.coverage(), None);
         assert_eq!(accuracy.absolute.mean(), 1.0);
     }
 }

@@ -1,6 +1,6 @@
 //! [`GivenSamples`]: samples that a caller has in memory, instead of data that settings name.
 
-use hedgerow::learning::Loss;
+use hedgerow_data::columns::Task;
 use hedgerow_data::{Dataset, Owners};
 use sha2::{Digest, Sha256};
 
@@ -28,8 +28,11 @@ impl GivenSamples {
         let Self { name, features, x, y, owners } = self;
         let data = Dataset::from_arrays(&name, features, x, y, owners)?;
         let mut data = data.with_past(&settings.data.columns)?;
+        if settings.data.columns.task == Task::Classes {
+            data = data.with_classes()?;
+        }
         if let Scaling::WholeFile { jointly } = settings.scaling {
-            data.scale_with_hindsight(jointly, settings.loss() == Loss::Logistic);
+            data.scale_with_hindsight(jointly);
         }
         Ok(data)
     }

@@ -8,17 +8,15 @@ use hedgerow::baseline::{Hindsight, Omkl};
 use hedgerow::features::{Features, SampleMap};
 use hedgerow::federation::{NodeRound, RoundError};
 use hedgerow::importance::ImportanceScope;
-use hedgerow::learning::Loss;
 use hedgerow::method::{MethodSpec, Reference};
 use hedgerow::random::Purpose;
 use hedgerow::scaling::{Rescaling, Scale};
 use hedgerow::{Plan, PlanError};
 
-use crate::accuracy::Accuracy;
 use crate::grids::Grids;
 use crate::importance;
 use crate::learners::Learners;
-use crate::measures::{Measures, Trivial};
+use crate::measures::{Measured, Measures, Trivial};
 use crate::method_run::{Algorithm, Batch, MethodRun};
 use crate::model::{self, TrialModel};
 use crate::parallelism::Parallelism;
@@ -73,16 +71,26 @@ impl GroupRun {
         let most = context.rounds.or(settings.rounds);
         let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
         let records = settings.keeps_predictions && trial == 0;
-        let objective = features.objective();
-        let level = Some(settings.interval).filter(|_| objective.loss != Loss::Logistic);
-        let accuracy = || Accuracy::new(nodes, level, window, context.delay);
+        let (outputs, classes) = (features.outputs(), features.classes());
+        let level = Some(settings.interval).filter(|_| classes.is_none());
         let random = trial_randomness(settings, trial).derive(Purpose::Sampling, 0);
         let measures = |choice: MethodChoice| {
-            let is_sampled = trial == 0 && level.is_some() && choice.may_be_subject();
-            let sampler = is_sampled.then(|| PredictionSampler::new(nodes, random));
-            Measures::new(objective, window, kernels, accuracy(), records, sampler)
+            let is_sampled = trial == 0 && context.units.len() == 1 && choice.may_be_subject();
+            Measures::new(Measured {
+                learned: features.objective(),
+                units: &context.units,
+                classes,
+                level,
+                nodes,
+                window,
+                delay: context.delay,
+                kernels,
+                records,
+                sampler: is_sampled.then(|| PredictionSampler::new(nodes, random)),
+            })
         };
-        let central = |plan: &Plan| Box::new(Omkl::new(plan.setup()));
+        let central =
+            |plan: &Plan| (0..outputs).map(|_| Omkl::new(plan.setup())).collect::<Vec<_>>();
         let mut runs = Vec::new();
         for &choice in group {
             let sizes = context.sizes();
@@ -115,20 +123,19 @@ impl GroupRun {
                 Some(Reference::Central) => vec![(None, Algorithm::Sequential(central(&plan)))],
                 Some(Reference::CentralBatch) => vec![(None, Algorithm::Batch(central(&plan)))],
                 Some(Reference::LastLabel) => {
-                    vec![(None, Algorithm::Trivial(Trivial::last(nodes)))]
+                    vec![(None, Algorithm::Trivial(Trivial::last(nodes, outputs)))]
                 }
                 Some(Reference::MeanLabel) => {
-                    vec![(None, Algorithm::Trivial(Trivial::mean(nodes)))]
+                    vec![(None, Algorithm::Trivial(Trivial::mean(nodes, outputs)))]
                 }
                 Some(Reference::PreviousLabel) => {
-                    vec![(None, Algorithm::Trivial(Trivial::Previous(None)))]
+                    vec![(None, Algorithm::Trivial(Trivial::previous(outputs)))]
                 }
                 Some(Reference::Hindsight) => vec![],
             };
-            let has_layers = plan.has_own_layers();
-            let run = |run| {
-                MethodRun::new(choice, run, has_layers, || measures(choice), context.parallelism)
-            };
+            let shape = (outputs, plan.has_own_layers());
+            let run =
+                |run| MethodRun::new(choice, run, shape, || measures(choice), context.parallelism);
             let first = runs.len();
             runs.extend(algorithms.into_iter().map(run));
             if is_measured {
@@ -152,7 +159,7 @@ impl GroupRun {
             z: Vec::new(),
             preprocessor: Preprocessor::new(
                 &context.scaler,
-                context.features,
+                (context.features, outputs),
                 context.nodes,
                 // Stored nodes fill in what is missing in rows to come.
                 context.has_missing || settings.save_model.is_some(),
@@ -192,13 +199,12 @@ impl GroupRun {
     /// Nodes in contact take the latest scale, and their models with them.
     fn catch_up(&mut self, turns: &[Turn]) -> Result<(), RoundError> {
         let Self { features, runs, preprocessor, .. } = self;
-        let map = features.map();
         // Nearly all nodes come from the same scale.
-        let mut known: Option<(Scale, Rescaling)> = None;
+        let mut known: Option<(Scale, Vec<Option<Rescaling>>)> = None;
         preprocessor.catch_up(turns, |node, from, to| {
             let known = match &mut known {
                 Some(known) if known.0 == *from => known,
-                other => other.insert((from.clone(), map.rescaling(from, to))),
+                other => other.insert((from.clone(), features.rescalings(from, to))),
             };
             runs.iter_mut().try_for_each(|run| run.rescale_node(node, &known.1))
         })
@@ -216,13 +222,14 @@ impl GroupRun {
         self.catch_up(turns)?;
         let width = self.features.width();
         self.preprocessor.admit(turns, raw, &mut self.round);
-        self.samples += self.round.y.len() + self.round.unscaled.len();
+        self.samples += self.round.len() + self.round.unscaled.len();
         // The label of a forecast is known only some rounds later.
         let learned = (self.delay > 0).then(|| {
             self.waiting.push_back((turns.to_vec(), raw.clone()));
             let earlier =
                 if self.waiting.len() > self.delay { self.waiting.pop_front() } else { None };
-            due(turns, &earlier.unwrap_or_default(), self.features.inputs())
+            let (inputs, outputs) = (self.features.inputs(), self.features.outputs());
+            due(turns, &earlier.unwrap_or_default(), inputs, outputs)
         });
         let mut due_round = Round::default();
         if let Some((turns, raw)) = &learned {
@@ -246,7 +253,7 @@ impl GroupRun {
             batches.map(|(round, z)| node_rounds(round, &round.turns, 0, z, width));
         let batch = |at: usize, node_rounds, central, due| {
             let (round, z): (&Round, _) = batches[at];
-            Batch { round, samples: 0..round.y.len(), z, width, node_rounds, central, due }
+            Batch { round, samples: 0..round.len(), z, width, node_rounds, central, due }
         };
         let central_due = batch(2, &central_due_rounds, None, None);
         let due_batch = batch(0, &due_rounds, is_apart.then_some(&central_due), None);
@@ -303,12 +310,11 @@ impl GroupRun {
             self.hindsight_seconds += start.elapsed().as_secs_f64();
         }
         let Self { features, runs, preprocessor, .. } = self;
-        let map = features.map();
         let (turns, raw) = learned.as_ref().map_or((turns, raw), |(turns, raw)| (turns, raw));
         let mut outcome = Ok(());
         preprocessor.close(turns, raw, |from, to| {
-            let rescaling = map.rescaling(from, to);
-            outcome = runs.iter_mut().try_for_each(|run| run.rescale_server(&rescaling));
+            let rescalings = features.rescalings(from, to);
+            outcome = runs.iter_mut().try_for_each(|run| run.rescale_server(&rescalings));
         });
         outcome
     }
@@ -409,7 +415,7 @@ fn mapped<'z>(
     round: &Round,
     z: &'z mut Vec<f32>,
 ) -> Features<'z> {
-    z.resize(round.y.len() * map.width(), 0.0);
+    z.resize(round.len() * map.width(), 0.0);
     map.map_together(&round.x, z, &parallelism)
 }
 
@@ -427,7 +433,7 @@ fn node_rounds<'a>(
         let samples = begin..begin + turn.samples;
         begin = samples.end;
         let z = z.part(samples.start * width..samples.end * width);
-        let y = &round.y[first + samples.start..first + samples.end];
+        let y = &round.y[round.labels(first + samples.start..first + samples.end)];
         NodeRound { node: turn.node, z, y, contact: turn.contact }
     };
     turns.iter().map(node_round).collect()

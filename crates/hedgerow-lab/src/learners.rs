@@ -38,14 +38,16 @@ impl Learners {
     }
 
     /// Sums of the increases of the loss without each column, over all nodes, in the unit of the
-    /// label that each node has in this round.
+    /// label that each node has in this round. Several outputs have no common unit: theirs stay
+    /// scaled.
     pub(crate) fn importance(&self, round: &Round) -> Vec<Increases> {
         let nodes = self.federations[0].nodes();
         let mut sums = vec![Increases::default(); nodes[0].importance().len()];
-        let is_squared = self.federations[0].plan().objective().loss == Loss::Squared;
+        let plan = self.federations[0].plan();
+        let has_unit = plan.objective().loss == Loss::Squared && plan.outputs() == 1;
         for node in nodes {
-            let unit = round.unit_of(node.id());
-            let size = if is_squared { unit.raw(1.0) - unit.raw(0.0) } else { 1.0 };
+            let unit = round.unit_of(node.id(), 0);
+            let size = if has_unit { unit.raw(1.0) - unit.raw(0.0) } else { 1.0 };
             for (sum, group) in sums.iter_mut().zip(node.importance()) {
                 sum.0 += group.increase * size * size;
                 sum.1 += group.measured;
@@ -57,17 +59,17 @@ impl Learners {
     /// Measures the importance of columns with the first sample of each node, before it is learned.
     fn measure_importance(&mut self, batch: &Batch<'_>) -> Result<(), RoundError> {
         let (federation, mut sample) = (&mut self.federations[0], batch.samples.start);
-        let inputs = federation.plan().inputs();
+        let (inputs, outputs) = (federation.plan().inputs(), federation.plan().outputs());
         for round in batch.node_rounds {
             let first = round.z.samples(batch.width).next();
-            if let (Some(z), [y, ..]) = (first, round.y) {
+            if let (Some(z), Some(y)) = (first, round.y.get(..outputs)) {
                 if round.contact != Contact::Lost {
                     federation.hear(round.node)?;
                 }
                 let x = &batch.round.x[sample * inputs..(sample + 1) * inputs];
-                federation.measure_importance(round.node, x, z, &[*y])?;
+                federation.measure_importance(round.node, x, z, y)?;
             }
-            sample += round.y.len();
+            sample += round.y.len() / outputs;
         }
         Ok(())
     }
@@ -95,7 +97,8 @@ impl Learners {
         let lone = |z, y| NodeRound { node: 0, z, y, contact: Contact::Lost };
         if self.is_pooled() {
             self.has_learned[0] = true;
-            let round = lone(batch.z, &batch.round.y[batch.samples.clone()]);
+            let labels = batch.round.labels(batch.samples.clone());
+            let round = lone(batch.z, &batch.round.y[labels]);
             return self.federations[0].run_nodes(&[round], &executor, observations, observe);
         }
         let Observations { numbers, width } = observations;
@@ -135,10 +138,12 @@ impl Learners {
         heard.try_for_each(|round| self.federations[0].hear(round.node))
     }
 
-    /// What the method alone says of a sample at a device, what its node says, and the method.
+    /// What the method alone says of an output of a sample at a device, what its node says, and the
+    /// method.
     pub(crate) fn predict(
         &mut self,
         device: NodeId,
+        output: usize,
         z: Features<'_>,
     ) -> Result<(f32, f32, &dyn NodeMethod), RoundError> {
         let (at, node) = match self.scope {
@@ -146,29 +151,32 @@ impl Learners {
             Scope::Alone => (device as usize, 0),
             Scope::Pooled => (0, 0),
         };
-        let (global, value) = self.federations[at].predict(node, 0, z)?;
-        Ok((global, value, self.federations[at].nodes()[node as usize].method(0)))
+        let (global, value) = self.federations[at].predict(node, output, z)?;
+        Ok((global, value, self.federations[at].nodes()[node as usize].method(output)))
     }
 
     /// Takes the models of a device to another scale.
     pub(crate) fn rescale_node(
         &mut self,
         device: NodeId,
-        rescaling: &Rescaling,
+        rescalings: &[Option<Rescaling>],
     ) -> Result<(), RoundError> {
         match self.scope {
-            Scope::Federated => self.federations[0].rescale_node(device, rescaling),
-            Scope::Alone => rescale_all(&mut self.federations[device as usize], rescaling),
+            Scope::Federated => self.federations[0].rescale_node(device, rescalings),
+            Scope::Alone => rescale_all(&mut self.federations[device as usize], rescalings),
             Scope::Pooled => Ok(()),
         }
     }
 
     /// Takes the server's models to another scale.
-    pub(crate) fn rescale_server(&mut self, rescaling: &Rescaling) -> Result<(), RoundError> {
+    pub(crate) fn rescale_server(
+        &mut self,
+        rescalings: &[Option<Rescaling>],
+    ) -> Result<(), RoundError> {
         match self.scope {
-            Scope::Federated => self.federations[0].rescale_server(rescaling),
+            Scope::Federated => self.federations[0].rescale_server(rescalings),
             Scope::Alone => {}
-            Scope::Pooled => return rescale_all(&mut self.federations[0], rescaling),
+            Scope::Pooled => return rescale_all(&mut self.federations[0], rescalings),
         }
         Ok(())
     }
@@ -201,7 +209,10 @@ impl Learners {
 }
 
 /// Takes a federation of one node to another scale.
-fn rescale_all(federation: &mut Federation, rescaling: &Rescaling) -> Result<(), RoundError> {
-    federation.rescale_server(rescaling);
-    federation.rescale_node(0, rescaling)
+fn rescale_all(
+    federation: &mut Federation,
+    rescalings: &[Option<Rescaling>],
+) -> Result<(), RoundError> {
+    federation.rescale_server(rescalings);
+    federation.rescale_node(0, rescalings)
 }

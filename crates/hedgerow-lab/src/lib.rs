@@ -23,6 +23,7 @@
 //! number of threads. The crate `hedgerow-report` draws figures and pages from results.
 
 mod accuracy;
+mod class_meter;
 pub mod compare;
 pub mod drift;
 pub mod given;

@@ -24,7 +24,7 @@ use crate::summary;
 use crate::trial::{self, RunContext, TrialError, TrialResult};
 use hedgerow_data::partition::Partition;
 use hedgerow_data::samples::{Sample, SampleStream};
-use hedgerow_data::{DataError, FIRST_LOOK, is_of_order_one};
+use hedgerow_data::{DataError, FIRST_LOOK, is_of_order_one, spreads};
 
 /// Progress of a live run.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +50,7 @@ pub struct Ended {
 }
 
 /// Learns from the stream until it ends, or `keep_on` says no, which is told of every round. With
-/// [`Scaling::Auto`] the first 100 samples are waited for before the first round.
+/// [`Scaling::Auto`] or several targets the first 100 samples are waited for before the first round.
 pub fn run(
     settings: &Settings,
     mut stream: SampleStream,
@@ -59,24 +59,34 @@ pub fn run(
     let start = Instant::now();
     check(settings)?;
     let mut rounds = Rounds::new(&stream, settings)?;
-    let looked_at = if settings.scaling == Scaling::Auto { FIRST_LOOK } else { 1 };
+    let looks_ahead = settings.scaling == Scaling::Auto || stream.labels() > 1;
+    let looked_at = if looks_ahead { FIRST_LOOK } else { 1 };
     rounds.read_ahead(&mut stream, looked_at)?;
     if rounds.ahead.is_empty() {
         return Err(RunError::NothingSeen(settings.data.name.clone()));
     }
-    let is_of_order_one = rounds.ahead.iter().all(|sample| is_of_order_one(&sample.x, sample.y));
-    let scaler = run::scaler(settings, is_of_order_one, || stream.schema().input_columns())?;
-    let context = RunContext {
+    let columns = stream.schema().input_columns();
+    let has_classes = !columns.classes.is_empty();
+    let is_of_order_one = rounds.ahead.iter().all(|sample| {
+        let numbers = if has_classes { &[] } else { &sample.y[..] };
+        is_of_order_one(&sample.x, numbers)
+    });
+    let scaler = run::scaler(settings, is_of_order_one, &columns, has_classes)?;
+    let units = match (has_classes, stream.labels()) {
+        (true, _) => Vec::new(),
+        (false, 1) => vec![1.0],
+        (false, labels) => spreads(rounds.ahead.iter().map(|sample| &sample.y[..]), labels),
+    };
+    let mut context = RunContext {
         settings,
-        methods: run::methods(
-            settings,
-            SeriesKind::new(stream.is_time_series(), stream.has_owners()),
-            &scaler,
-        )?,
+        methods: Vec::new(),
         nodes: rounds.nodes,
         features: stream.features(),
-        target: stream.schema().targets.join(", "),
         sources: stream.schema().sources(),
+        classes: columns.classes.clone(),
+        units,
+        targets: run::several(&columns.targets, stream.labels()),
+        target: columns.targets.join(", "),
         rounds: None,
         scaler,
         has_missing: true,
@@ -85,6 +95,8 @@ pub fn run(
         grids: Grids::OPEN,
         parallelism: Parallelism::OverNodes,
     };
+    let kind = SeriesKind::new(stream.is_time_series(), stream.has_owners());
+    context.methods = run::methods(&context, kind)?;
     run::check_memory(&context, 0)?;
     let mut trials = (0..settings.trials)
         .map(|trial| LiveTrial::new(&context, trial))
@@ -92,7 +104,7 @@ pub fn run(
     let threads = run::threads(settings)?;
     let (mut round, mut samples, mut because) = (0, 0, None);
     while settings.rounds.is_none_or(|last| round < last as u64) {
-        match rounds.next(&mut stream) {
+        match rounds.next(&context, &mut stream) {
             Ok(true) => {}
             Ok(false) => break,
             // Keep what was learned so far.
@@ -103,7 +115,7 @@ pub fn run(
             Err(error) => return Err(error),
         }
         round += 1;
-        samples += rounds.raw.y.len() as u64;
+        samples += rounds.raw.indices.len() as u64;
         threads.install(|| {
             trials.par_iter_mut().try_for_each(|trial| {
                 trial.run_round(round, &rounds.turns, &rounds.raw, &context.grids)
@@ -165,7 +177,8 @@ pub fn check(settings: &Settings) -> Result<(), RunError> {
         return Err(RunError::NodesUnknown);
     }
     for &choice in &settings.methods {
-        let sizes = Sizes { nodes: run::nodes(settings, None)?, inputs: 1, rounds: None };
+        let nodes = run::nodes(settings, None)?;
+        let sizes = Sizes { nodes, inputs: 1, outputs: 1, classes: &[], rounds: None };
         settings.plan(choice, sizes, settings.seed)?;
     }
     if settings.rounds.is_none_or(|rounds| rounds > MOST_WINDOW) && settings.window > MOST_WINDOW {
@@ -291,7 +304,11 @@ impl Rounds {
     }
 
     /// Gathers the next round; false at the end, when nothing is left. The last round may be short.
-    fn next(&mut self, stream: &mut SampleStream) -> Result<bool, RunError> {
+    fn next(
+        &mut self,
+        context: &RunContext<'_>,
+        stream: &mut SampleStream,
+    ) -> Result<bool, RunError> {
         self.turns.clear();
         self.raw.clear();
         self.round += 1;
@@ -309,8 +326,8 @@ impl Rounds {
             self.raw.x.extend_from_slice(&sample.x);
             self.raw.indices.push(self.taken);
             self.taken += 1;
-            self.raw.y.push(sample.y);
-            self.raw.previous.push(sample.last.unwrap_or(f32::NAN));
+            context.add_labels(&sample.y, &mut self.raw.y);
+            context.add_labels(&sample.last, &mut self.raw.previous);
             self.raw.times.extend(stream.has_dates().then_some(sample.time));
             self.turns.push(Turn { node: node as u32, samples: 1, contact: Contact::Full });
             self.spare = self.ahead.pop_front().unwrap_or_default();

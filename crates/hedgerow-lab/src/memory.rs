@@ -241,7 +241,8 @@ fn of_node(choice: MethodChoice, plan: &Plan) -> f64 {
         false => 0.0,
     };
     let overhead = if choice.info.halves.is_some() { overhead } else { 0.0 };
-    own + runs(choice, plan) * (overhead + (choice.info.memory)(plan.setup()) as f64)
+    let outputs = plan.outputs() as f64;
+    outputs * (own + runs(choice, plan) * (overhead + (choice.info.memory)(plan.setup()) as f64))
 }
 
 /// Federations that a method runs: one for each kernel, if it uses a single one.
@@ -257,7 +258,7 @@ fn of_messages(choice: MethodChoice, plan: &Plan) -> f64 {
     }
     let nodes = config.nodes as f64;
     let layout = (choice.info.layout)(plan.setup());
-    let of_all = |numbers: usize| runs(choice, plan) * numbers as f64;
+    let of_all = |numbers: usize| runs(choice, plan) * (plan.outputs() * numbers) as f64;
     let upload = of_all(layout.upload.max_len());
     let (sums, owed) = (of_all(layout.sums()), of_all(layout.remembered()));
     let is_averaged = config.aggregation == Aggregation::Mean;

@@ -11,6 +11,8 @@ use hedgerow::method::BadSample;
 use hedgerow::metrics::Traffic;
 use hedgerow::scaling::Rescaling;
 
+use crate::accuracy::Accuracy;
+use crate::class_meter::ClassMeter;
 use crate::importance::ImportanceCourse;
 use crate::learners::Learners;
 use crate::measures::{Measures, Trivial};
@@ -20,16 +22,16 @@ use crate::preprocessor::{Preprocessor, Round, Scaler, Unscaled};
 use crate::results::label;
 use crate::sampler::PredictionSampler;
 use crate::settings::MethodChoice;
-use crate::trial::Track;
+use crate::trial::{TargetTrack, Track};
 
 /// How a method learns.
 pub(crate) enum Algorithm {
     /// At nodes: with a server, where nodes may miss rounds, or without.
     Nodes(Box<Learners>),
-    /// Centrally, sample by sample.
-    Sequential(Box<Omkl>),
+    /// Centrally, sample by sample, a learner for each output.
+    Sequential(Vec<Omkl>),
     /// Centrally, a round at a time.
-    Batch(Box<Omkl>),
+    Batch(Vec<Omkl>),
     /// It doesn't learn: a trivial forecast.
     Trivial(Trivial),
 }
@@ -64,6 +66,18 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// Learns a sample in one place, each output by itself.
+fn learn_central(
+    learners: &mut [Omkl],
+    z: Features<'_>,
+    round: &Round,
+    sample: usize,
+) -> Result<(), RoundError> {
+    let labels = &round.y[round.labels(sample..sample + 1)];
+    let mut each = learners.iter_mut().zip(labels);
+    each.try_for_each(|(learner, label)| learner.learn(z, *label)).map_err(bad_sample)
+}
+
 fn bad_sample(source: BadSample) -> RoundError {
     RoundError::BadSample { node: 0, source }
 }
@@ -79,11 +93,14 @@ pub(crate) struct MethodRun {
     own: Option<Measures>,
     /// The importance of columns, if it is measured.
     importance: Option<ImportanceCourse>,
+    outputs: usize,
     /// Numbers in all samples so far, for methods that send samples.
     sent: u64,
     /// The threads of the run, and its recorded predictions; scratch.
     parallelism: Parallelism,
     observations: Vec<f64>,
+    values: Vec<f32>,
+    shared: Vec<f32>,
 }
 
 /// Numbers that are observed of a prediction before the shares of its kernels: the method's value,
@@ -94,7 +111,7 @@ impl MethodRun {
     pub(crate) fn new(
         choice: MethodChoice,
         (kernel, algorithm): (Option<usize>, Algorithm),
-        has_own_layers: bool,
+        (outputs, has_own_layers): (usize, bool),
         measures: impl Fn() -> Measures,
         parallelism: Parallelism,
     ) -> Self {
@@ -104,11 +121,14 @@ impl MethodRun {
             algorithm,
             own: has_own_layers.then(&measures),
             measures: measures(),
+            outputs,
             seconds: 0.0,
             importance: None,
             sent: 0,
             parallelism,
             observations: Vec::new(),
+            values: vec![0.0; outputs],
+            shared: vec![0.0; outputs],
         }
     }
 
@@ -156,16 +176,16 @@ impl MethodRun {
         let measures = &mut self.measures;
         let (round, central) = (batch.round, batch.central());
         match &mut self.algorithm {
-            Algorithm::Sequential(learner) => {
+            Algorithm::Sequential(learners) => {
                 for (sample, z) in central.samples() {
-                    measures.see_central(learner, z, central.round, sample);
-                    learner.learn(z, central.round.y[sample]).map_err(bad_sample)?;
+                    measures.see_central(learners, z, central.round, sample);
+                    learn_central(learners, z, central.round, sample)?;
                 }
             }
             Algorithm::Nodes(learners) => {
                 let batch = learners.view(batch);
-                let width = OBSERVED_BEFORE_SHARES + measures.kernels();
-                self.observations.resize(batch.samples.len() * width, 0.0);
+                let (outputs, width) = (self.outputs, OBSERVED_BEFORE_SHARES + measures.kernels());
+                self.observations.resize(batch.samples.len() * outputs * width, 0.0);
                 let observations = Observations { numbers: &mut self.observations, width };
                 learners.run(
                     batch,
@@ -181,24 +201,32 @@ impl MethodRun {
                     },
                 )?;
                 // Sums run in the order of the samples for any number of threads.
-                for (sample, observation) in
-                    batch.samples.clone().zip(self.observations.chunks_exact(width))
-                {
-                    let shares = &observation[OBSERVED_BEFORE_SHARES..];
-                    measures.see(observation[0] as f32, batch.round, sample, observation[1]);
+                let observed = self.observations.chunks_exact(outputs * width);
+                for (sample, observed) in batch.samples.clone().zip(observed) {
+                    let mut norm2 = 0.0;
+                    for (output, observation) in observed.chunks_exact(width).enumerate() {
+                        self.shared[output] = observation[0] as f32;
+                        self.values[output] = observation[2] as f32;
+                        norm2 += observation[1] / outputs as f64;
+                    }
+                    // Of several outputs the first speaks for the kernels.
+                    let shares = &observed[OBSERVED_BEFORE_SHARES..width];
+                    let both = (&self.values[..], &self.shared[..]);
+                    measures.see((both.1, both.1), batch.round, sample, norm2);
                     measures.mix(shares);
                     if let Some(own) = &mut self.own {
-                        own.see(observation[2] as f32, batch.round, sample, 0.0);
+                        own.see(both, batch.round, sample, 0.0);
                         own.mix(shares);
                     }
                 }
             }
             Algorithm::Trivial(trivial) => {
                 // Labels before the first scale are stored, but not scored.
-                batch.unscaled().for_each(|sample| trivial.see(sample.node, sample.label));
+                batch.unscaled().for_each(|sample| trivial.see(sample.node, &sample.labels));
                 for sample in batch.samples.clone() {
                     measures.see_forecast(trivial, round, sample);
-                    trivial.see(round.nodes[sample], round.raw[sample]);
+                    let labels = &round.raw[round.labels(sample..sample + 1)];
+                    trivial.see(round.nodes[sample], labels);
                 }
             }
             Algorithm::Batch(_) => {
@@ -224,12 +252,20 @@ impl MethodRun {
                 learners.hear(batch.node_rounds)?;
                 self.observations.resize(measures.kernels(), 0.0);
                 for (sample, z) in batch.samples() {
-                    let (global, value, method) = learners.predict(batch.round.nodes[sample], z)?;
-                    measures.see(global, batch.round, sample, method.norm2());
-                    method.shares(&mut self.observations);
+                    let (node, mut norm2) = (batch.round.nodes[sample], 0.0);
+                    for output in 0..self.outputs {
+                        let (shared, value, method) = learners.predict(node, output, z)?;
+                        (self.shared[output], self.values[output]) = (shared, value);
+                        norm2 += method.norm2() / self.outputs as f64;
+                        if output == 0 {
+                            method.shares(&mut self.observations);
+                        }
+                    }
+                    let both = (&self.values[..], &self.shared[..]);
+                    measures.see((both.1, both.1), batch.round, sample, norm2);
                     measures.mix(&self.observations);
                     if let Some(own) = &mut self.own {
-                        own.see(value, batch.round, sample, 0.0);
+                        own.see(both, batch.round, sample, 0.0);
                         own.mix(&self.observations);
                     }
                 }
@@ -247,13 +283,17 @@ impl MethodRun {
     fn learn(&mut self, batch: &Batch<'_>) -> Result<(), RoundError> {
         let (round, central) = (batch.round, batch.central());
         match &mut self.algorithm {
-            Algorithm::Sequential(learner) => {
+            Algorithm::Sequential(learners) => {
                 for (sample, z) in central.samples() {
-                    learner.learn(z, central.round.y[sample]).map_err(bad_sample)?;
+                    learn_central(learners, z, central.round, sample)?;
                 }
             }
-            Algorithm::Batch(learner) => {
-                learner.learn_batch(central.z, &central.round.y).map_err(bad_sample)?;
+            Algorithm::Batch(learners) => {
+                for (output, learner) in learners.iter_mut().enumerate() {
+                    let labels = central.round.y.iter().skip(output).step_by(self.outputs);
+                    let labels: Vec<f32> = labels.copied().collect();
+                    learner.learn_batch(central.z, &labels).map_err(bad_sample)?;
+                }
             }
             Algorithm::Nodes(learners) => {
                 let observations = Observations { numbers: &mut [], width: 0 };
@@ -261,9 +301,9 @@ impl MethodRun {
                 learners.run(learners.view(batch), self.parallelism, observations, ignore)?;
             }
             Algorithm::Trivial(trivial) => {
-                batch.unscaled().for_each(|sample| trivial.see(sample.node, sample.label));
-                let labels = round.nodes.iter().zip(&round.raw);
-                labels.for_each(|(node, label)| trivial.see(*node, *label));
+                batch.unscaled().for_each(|sample| trivial.see(sample.node, &sample.labels));
+                let labels = round.nodes.iter().zip(round.raw.chunks_exact(self.outputs));
+                labels.for_each(|(node, labels)| trivial.see(*node, labels));
             }
         }
         Ok(())
@@ -292,20 +332,25 @@ impl MethodRun {
     pub(crate) fn rescale_node(
         &mut self,
         node: NodeId,
-        rescaling: &Rescaling,
+        rescalings: &[Option<Rescaling>],
     ) -> Result<(), RoundError> {
         match &mut self.algorithm {
-            Algorithm::Nodes(learners) => learners.rescale_node(node, rescaling),
+            Algorithm::Nodes(learners) => learners.rescale_node(node, rescalings),
             _ => Ok(()),
         }
     }
 
     /// Takes the server's model to another scale.
-    pub(crate) fn rescale_server(&mut self, rescaling: &Rescaling) -> Result<(), RoundError> {
+    pub(crate) fn rescale_server(
+        &mut self,
+        rescalings: &[Option<Rescaling>],
+    ) -> Result<(), RoundError> {
         match &mut self.algorithm {
-            Algorithm::Nodes(learners) => return learners.rescale_server(rescaling),
-            Algorithm::Sequential(learner) | Algorithm::Batch(learner) => {
-                learner.rescale(rescaling)
+            Algorithm::Nodes(learners) => return learners.rescale_server(rescalings),
+            Algorithm::Sequential(learners) | Algorithm::Batch(learners) => {
+                for (learner, rescaling) in learners.iter_mut().zip(rescalings) {
+                    rescaling.iter().for_each(|rescaling| learner.rescale(rescaling));
+                }
             }
             Algorithm::Trivial(_) => {}
         }
@@ -331,7 +376,7 @@ impl MethodRun {
         }
         let name = label(&name, self.kernel.map(|kernel| kernel + 1));
         let measures = self.own.as_ref().unwrap_or(&self.measures);
-        let errors = |node| measures.accuracy.quantiles(node);
+        let errors = |node| measures.targets.first().and_then(|target| target.quantiles(node));
         model::of_federation(name, federation, scaler, preprocessor, errors)
     }
 
@@ -364,26 +409,41 @@ impl MethodRun {
         let (choice, kernel, seconds) = (self.choice, self.kernel, self.seconds);
         let mut track = |name, measures: Measures| {
             let shares = measures.mean_shares();
+            let (mae, r2, coverage) = measures.accuracy();
+            let target = |target: &Accuracy| TargetTrack {
+                mse: target.mse(),
+                mae: target.absolute.mean(),
+                r2: target.r2(),
+            };
+            let window_mse = measures.window_mse();
+            // Of several targets, hours have no common unit.
+            let (hours, weekdays) = match &measures.targets[..] {
+                [one] => (one.hours.clone(), one.weekdays.clone()),
+                _ => (Vec::new(), Vec::new()),
+            };
+            let (predictions, probabilities) = measures.predictions.unwrap_or_default();
             Track {
                 choice,
                 name,
                 kernel,
                 mse: measures.meter.mse(),
-                window_mse: measures.window_mse(),
-                mae: measures.accuracy.absolute.mean(),
-                r2: measures.accuracy.r2(measures.meter.mse()),
-                coverage: measures.accuracy.coverage(),
-                nodes: measures.accuracy.nodes,
-                hours: measures.accuracy.hours,
-                weekdays: measures.accuracy.weekdays,
+                window_mse,
+                mae,
+                r2,
+                coverage,
+                targets: measures.targets.iter().map(target).collect(),
+                classes: measures.classes.as_ref().map(ClassMeter::finish),
+                nodes: measures.nodes,
+                hours,
+                weekdays,
                 mean_loss: measures.loss.mean(),
-                error_rate: measures.wrong.mean(),
                 traffic,
                 votes: votes.clone(),
                 shares,
                 seconds,
                 curve: measures.curve,
-                predictions: measures.predictions.unwrap_or_default(),
+                predictions,
+                probabilities,
                 sampled: measures.sampler.map(PredictionSampler::finish),
                 importance: importance.take(),
             }

@@ -1,7 +1,7 @@
 //! The model that a run has learned: of its first federated method, in its first trial.
 
 use hedgerow::federation::Contact;
-use hedgerow::learning::ErrorQuantiles;
+use hedgerow::learning::{Calibration, ErrorQuantiles};
 use hedgerow::plan::Scaling;
 use hedgerow::{NodeId, Plan};
 use hedgerow_data::schema::TableSchema;
@@ -45,7 +45,7 @@ pub(crate) fn of_federation(
     let shared = Model::new(&plan, federation.server(), preprocessor.agreed_scale());
     let nodes = federation.nodes().iter().map(|node| {
         let errors = errors(node.id()).into_iter().collect();
-        node.save_with(preprocessor.scaling(node.id()), errors)
+        node.save_with(preprocessor.scaling(node.id()), errors, Calibration::default())
     });
     let (nodes, shared) = (nodes.collect(), shared.map_err(|error| error.to_string())?);
     Ok(TrialModel { method, shared, nodes })

@@ -3,7 +3,7 @@
 #[cfg(feature = "parquet")]
 mod parquet;
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use hedgerow::learning::Interval;
@@ -21,9 +21,9 @@ pub struct ScoredPrediction {
     pub index: u64,
     /// The node that made it.
     pub node: u32,
-    /// The label.
+    /// The label; of a class, its number from 0.
     pub truth: f32,
-    /// The prediction, made before the label was known.
+    /// The prediction, made before the label was known; of a class, the number of the likeliest.
     pub value: f32,
     /// The interval around it, if one was known.
     pub interval: Option<Interval>,
@@ -34,8 +34,10 @@ pub struct ScoredPrediction {
 pub struct MethodPredictions {
     /// Name of the method, with the number of its kernel if it has one for each.
     pub method: String,
-    /// Its predictions.
+    /// Its predictions. Those of several targets of a sample follow each other.
     pub predictions: Vec<ScoredPrediction>,
+    /// The probability of each class for each of them; empty if labels are numbers.
+    pub probabilities: Vec<f32>,
 }
 
 /// A line of a file of predictions.
@@ -45,8 +47,29 @@ struct PredictionRow<'a> {
     time: Option<String>,
     node: String,
     method: &'a str,
-    truth: f32,
-    prediction: f32,
+    /// Of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<&'a str>,
+    truth: Value<'a>,
+    prediction: Value<'a>,
+    /// The ends of the interval around a number, if one was known.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    interval: Option<Ends>,
+    /// Names and probabilities of the classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probabilities: Option<BTreeMap<&'a str, f32>>,
+}
+
+/// A label.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(untagged)]
+enum Value<'a> {
+    Number(f32),
+    Class(&'a str),
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Ends {
     lower: Option<f32>,
     upper: Option<f32>,
 }
@@ -94,7 +117,7 @@ pub fn write(path: &Path, results: &Results, data: Option<&Dataset>) -> Result<(
         Format::Csv => csv(results, data).into_bytes(),
         Format::JsonLines => json_lines(results, data)?.into_bytes(),
         #[cfg(feature = "parquet")]
-        Format::Parquet => parquet::write(rows(results, data))
+        Format::Parquet => parquet::write(&columns(results), rows(results, data))
             .map_err(|source| OutputError::Unwritable { path: path.to_owned(), source })?,
     };
     write_file(path, &content)
@@ -104,41 +127,118 @@ fn rows<'a>(
     results: &'a Results,
     data: Option<&'a Dataset>,
 ) -> impl Iterator<Item = PredictionRow<'a>> {
+    let classes = &results.classes;
     let time = move |index: usize| {
         let data = data?;
         let seconds = *data.times.get(index)?;
         Some(if data.has_dates { timestamp::write(seconds) } else { seconds.to_string() })
     };
-    let row = move |method: &'a str, scored: &ScoredPrediction| {
-        let index = scored.index as usize;
-        let name = results.node_names.get(scored.node as usize).cloned();
-        PredictionRow {
-            row: data.map_or(scored.index + 1, |data| data.row(index)),
-            time: time(index),
-            node: name.unwrap_or_else(|| (scored.node + 1).to_string()),
-            method,
-            truth: scored.truth,
-            prediction: scored.value,
-            lower: scored.interval.map(|interval| interval.lower),
-            upper: scored.interval.map(|interval| interval.upper),
-        }
+    let value = move |value: f32| match classes.get(value as usize) {
+        Some(class) => Value::Class(class),
+        None => Value::Number(value),
     };
-    let of_method = move |MethodPredictions { method, predictions }: &'a MethodPredictions| {
-        predictions.iter().map(move |scored| row(method, scored))
+    let of_method = move |all: &'a MethodPredictions| {
+        let row = move |(at, scored): (usize, &ScoredPrediction)| {
+            let index = scored.index as usize;
+            let name = results.node_names.get(scored.node as usize).cloned();
+            let ends = Ends {
+                lower: scored.interval.map(|interval| interval.lower),
+                upper: scored.interval.map(|interval| interval.upper),
+            };
+            let probabilities = all.probabilities.chunks_exact(classes.len().max(1)).nth(at);
+            PredictionRow {
+                row: data.map_or(scored.index + 1, |data| data.row(index)),
+                time: time(index),
+                node: name.unwrap_or_else(|| (scored.node + 1).to_string()),
+                method: &all.method,
+                target: target_of(results, at),
+                truth: value(scored.truth),
+                prediction: value(scored.value),
+                interval: classes.is_empty().then_some(ends),
+                probabilities: probabilities.map(|probabilities| {
+                    let names = classes.iter().map(String::as_str);
+                    names.zip(probabilities.iter().copied()).collect()
+                }),
+            }
+        };
+        all.predictions.iter().enumerate().map(row)
     };
     results.predictions.iter().flat_map(of_method)
 }
 
+/// The target of a prediction by its place, if there are several.
+fn target_of(results: &Results, at: usize) -> Option<&str> {
+    let targets = &results.targets;
+    (!targets.is_empty()).then(|| targets[at % targets.len()].as_str())
+}
+
+/// Names of the columns of a file.
+fn columns(results: &Results) -> Vec<String> {
+    let before: &[&str] = match results.targets.is_empty() {
+        true => &["row", "time", "node", "method", "truth", "prediction"],
+        false => &["row", "time", "node", "method", "target", "truth", "prediction"],
+    };
+    let mut columns: Vec<String> = before.iter().map(|name| (*name).to_owned()).collect();
+    if results.classes.is_empty() {
+        columns.extend(["lower", "upper"].map(str::to_owned));
+    }
+    columns.extend(results.classes.iter().map(|class| format!("{PROBABILITY}{class}")));
+    columns
+}
+
+/// What the names of columns with probabilities begin with.
+const PROBABILITY: &str = "probability_";
+
+/// What a cell of a file has.
+#[derive(Debug, Clone, PartialEq)]
+enum Content {
+    Text(String),
+    Whole(u64),
+    Number(f32),
+    Nothing,
+}
+
+impl PredictionRow<'_> {
+    /// The cell in a column of that name.
+    fn cell(&self, column: &str) -> Content {
+        let text = |text: &str| Content::Text(text.to_owned());
+        let number = |number: Option<f32>| number.map_or(Content::Nothing, Content::Number);
+        let value = |value: Value<'_>| match value {
+            Value::Number(number) => Content::Number(number),
+            Value::Class(class) => text(class),
+        };
+        match column {
+            "row" => Content::Whole(self.row),
+            "time" => self.time.as_deref().map_or(Content::Nothing, text),
+            "node" => text(&self.node),
+            "method" => text(self.method),
+            "target" => self.target.map_or(Content::Nothing, text),
+            "truth" => value(self.truth),
+            "prediction" => value(self.prediction),
+            "lower" => number(self.interval.and_then(|ends| ends.lower)),
+            "upper" => number(self.interval.and_then(|ends| ends.upper)),
+            other => {
+                let class = other.strip_prefix(PROBABILITY).unwrap_or_default();
+                let all = self.probabilities.as_ref();
+                number(all.and_then(|all| all.get(class).copied()))
+            }
+        }
+    }
+}
+
 fn csv(results: &Results, data: Option<&Dataset>) -> String {
-    let mut text = String::from("row,time,node,method,truth,prediction,lower,upper\n");
+    let columns = columns(results);
+    let headings: Vec<String> = columns.iter().map(|name| quoted(name)).collect();
+    let mut text = headings.join(",") + "\n";
     for line in rows(results, data) {
-        let PredictionRow { row, time, node, method, truth, prediction, lower, upper } = line;
-        let number =
-            |number: Option<f32>| number.map_or(String::new(), |number| number.to_string());
-        let (time, node) = (time.unwrap_or_default(), quoted(&node));
-        let (lower, upper) = (number(lower), number(upper));
-        // Writing to a string can't fail.
-        _ = writeln!(text, "{row},{time},{node},{method},{truth},{prediction},{lower},{upper}");
+        let cells = columns.iter().map(|column| match line.cell(column) {
+            Content::Text(text) => quoted(&text),
+            Content::Whole(number) => number.to_string(),
+            Content::Number(number) => number.to_string(),
+            Content::Nothing => String::new(),
+        });
+        text += &cells.collect::<Vec<_>>().join(",");
+        text.push('\n');
     }
     text
 }
@@ -176,7 +276,11 @@ mod tests {
         let interval = Some(Interval { lower: 1.0, upper: 3.0 });
         let predictions = vec![scored(0, 0, None), scored(7, 1, interval)];
         Results {
-            predictions: vec![MethodPredictions { method: "tr".into(), predictions }],
+            predictions: vec![MethodPredictions {
+                method: "tr".into(),
+                predictions,
+                probabilities: Vec::new(),
+            }],
             node_names: vec!["a, \"b\"".into()],
             ..Results::default()
         }
@@ -200,6 +304,47 @@ mod tests {
             )
         );
         assert_eq!(lines.lines().count(), 2);
+    }
+
+    #[test]
+    fn classes_have_names_and_probabilities() {
+        let scored =
+            |truth, value| ScoredPrediction { index: 3, node: 0, truth, value, interval: None };
+        let results = Results {
+            predictions: vec![MethodPredictions {
+                method: "tr".into(),
+                predictions: vec![scored(0.0, 1.0), scored(1.0, 1.0)],
+                probabilities: vec![0.25, 0.75, 0.125, 0.875],
+            }],
+            classes: vec!["no, never".into(), "yes".into()],
+            ..Results::default()
+        };
+        assert_eq!(
+            csv(&results, None),
+            "row,time,node,method,truth,prediction,\"probability_no, never\",probability_yes\n\
+             4,,1,tr,\"no, never\",yes,0.25,0.75\n4,,1,tr,yes,yes,0.125,0.875\n"
+        );
+        let lines = json_lines(&results, None).unwrap();
+        let first = lines.lines().next().unwrap();
+        assert!(
+            first.ends_with(
+                "\"truth\":\"no, never\",\"prediction\":\"yes\",\
+             \"probabilities\":{\"no, never\":0.25,\"yes\":0.75}}"
+            ),
+            "{first}"
+        );
+    }
+
+    #[test]
+    fn several_targets_have_a_line_each() {
+        let mut results = some_results();
+        results.targets = vec!["load".into(), "wind".into()];
+        assert_eq!(
+            csv(&results, None),
+            "row,time,node,method,target,truth,prediction,lower,upper\n\
+             1,,\"a, \"\"b\"\"\",tr,load,1.5,2,,\n\
+             8,,2,tr,wind,1.5,2,1,3\n"
+        );
     }
 
     #[test]

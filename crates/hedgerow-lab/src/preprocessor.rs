@@ -2,6 +2,7 @@
 //! Nodes agree on the scale as in a live system.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use hedgerow::NodeId;
 use hedgerow::federation::Contact;
@@ -15,9 +16,9 @@ use crate::round_generator::Turn;
 pub(crate) struct RawRound {
     /// Inputs of all samples; NaN is missing.
     pub(crate) x: Vec<f32>,
-    /// Labels; NaN is missing.
+    /// Labels of all outputs, sample by sample; NaN is missing.
     pub(crate) y: Vec<f32>,
-    /// The latest label before, if the data says which one was known; NaN is unknown.
+    /// The latest labels before, if the data says which ones were known; NaN is unknown.
     pub(crate) previous: Vec<f32>,
     /// The number of each sample in the data, from 0.
     pub(crate) indices: Vec<u64>,
@@ -40,6 +41,7 @@ pub(crate) fn due(
     turns: &[Turn],
     earlier: &(Vec<Turn>, RawRound),
     features: usize,
+    outputs: usize,
 ) -> (Vec<Turn>, RawRound) {
     let (earlier_turns, raw) = earlier;
     let mut starts = HashMap::new();
@@ -53,8 +55,9 @@ pub(crate) fn due(
         let (start, samples) = starts.get(&turn.node).copied().unwrap_or((0, 0));
         let range = start..start + samples;
         due.x.extend_from_slice(&raw.x[range.start * features..range.end * features]);
-        due.y.extend_from_slice(&raw.y[range.clone()]);
-        due.previous.extend_from_slice(&raw.previous[range.clone()]);
+        let labels = range.start * outputs..range.end * outputs;
+        due.y.extend_from_slice(&raw.y[labels.clone()]);
+        due.previous.extend_from_slice(&raw.previous[labels]);
         due.indices.extend_from_slice(&raw.indices[range.clone()]);
         due.times.extend_from_slice(raw.times.get(range).unwrap_or_default());
         due_turns.push(Turn { samples, ..*turn });
@@ -69,29 +72,42 @@ pub(crate) struct Round {
     /// The node of each sample.
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) x: Vec<f32>,
+    /// Labels of all outputs, sample by sample.
     pub(crate) y: Vec<f32>,
-    /// Labels as they came, not scaled, and the latest that was known before.
+    /// Labels as they came, not scaled, and the latest that were known before.
     pub(crate) raw: Vec<f32>,
     pub(crate) previous: Vec<f32>,
     pub(crate) indices: Vec<u64>,
     pub(crate) times: Vec<f64>,
     /// Samples of nodes that have no scale yet and can't learn.
     pub(crate) unscaled: Vec<Unscaled>,
-    /// The label's unit at each node; empty if all nodes use the unit of the data.
+    /// The unit of each label at each node; empty if all nodes use the units of the data.
     units: Vec<Axis>,
+    outputs: usize,
 }
 
 /// A sample of a node that has no scale yet.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Unscaled {
     pub(crate) node: NodeId,
-    pub(crate) label: f32,
+    pub(crate) labels: Vec<f32>,
 }
 
 impl Round {
-    /// The unit that converts a node's predictions to the label's own.
-    pub(crate) fn unit_of(&self, node: NodeId) -> Axis {
-        self.units.get(node as usize).copied().unwrap_or(Axis::IDENTITY)
+    /// Samples.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Where the labels of these samples are.
+    pub(crate) fn labels(&self, samples: Range<usize>) -> Range<usize> {
+        samples.start * self.outputs..samples.end * self.outputs
+    }
+
+    /// The unit that converts a node's predictions of an output to the label's own.
+    pub(crate) fn unit_of(&self, node: NodeId, output: usize) -> Axis {
+        let at = node as usize * self.outputs + output;
+        self.units.get(at).copied().unwrap_or(Axis::IDENTITY)
     }
 
     fn clear(&mut self) {
@@ -121,6 +137,7 @@ pub(crate) enum Scaler {
 /// The scales of all nodes and of the server.
 pub(crate) struct Preprocessor {
     features: usize,
+    outputs: usize,
     /// Empty where there is nothing to scale and nothing to fill in.
     nodes: Vec<NodeScaling>,
     server: Option<ServerScaling>,
@@ -145,20 +162,27 @@ pub(crate) struct PreprocessorTally {
 }
 
 impl Preprocessor {
-    pub(crate) fn new(scaler: &Scaler, features: usize, nodes: usize, has_missing: bool) -> Self {
+    /// For samples of so many features and labels.
+    pub(crate) fn new(
+        scaler: &Scaler,
+        (features, outputs): (usize, usize),
+        nodes: usize,
+        has_missing: bool,
+    ) -> Self {
         let (each, server) = match scaler {
             Scaler::None if !has_missing => (None, None),
-            Scaler::None => (Some(NodeScaling::fixed(Scale::identity(features + 1))), None),
+            Scaler::None => (Some(NodeScaling::fixed(Scale::identity(features + outputs))), None),
             Scaler::Fixed(scale) => (Some(NodeScaling::fixed(scale.clone())), None),
             Scaler::Online { kind, raw_labels } => {
-                let server = ServerScaling::new(*kind, features);
+                let server = ServerScaling::new(*kind, features).with_labels(outputs);
                 let server = if *raw_labels { server.with_raw_labels() } else { server };
                 (Some(NodeScaling::new(*kind, features)), Some(server))
             }
         };
-        let nodes = each.map_or(vec![], |each| vec![each; nodes]);
+        let nodes = each.map_or(vec![], |each| vec![each.with_labels(outputs); nodes]);
         Self {
             features,
+            outputs,
             nodes,
             server,
             report: Report::default(),
@@ -227,47 +251,53 @@ impl Preprocessor {
     pub(crate) fn admit(&mut self, turns: &[Turn], raw: &RawRound, round: &mut Round) {
         round.clear();
         round.units.clear();
-        let units = self.nodes.iter().map(|node| node.scale().map_or(Axis::IDENTITY, Scale::label));
-        round.units.extend(units);
+        round.outputs = self.outputs;
+        for node in &self.nodes {
+            let unit = |output| node.label(output).unwrap_or(Axis::IDENTITY);
+            round.units.extend((0..self.outputs).map(unit));
+        }
         let mut sample = 0;
         for turn in turns {
-            let before = round.y.len();
+            let before = round.len();
             for sample in sample..sample + turn.samples {
                 self.admit_sample(turn.node, raw, sample, round);
             }
             sample += turn.samples;
-            round.turns.push(Turn { samples: round.y.len() - before, ..*turn });
+            round.turns.push(Turn { samples: round.len() - before, ..*turn });
         }
     }
 
     fn admit_sample(&mut self, node: NodeId, raw: &RawRound, sample: usize, round: &mut Round) {
         let x = &raw.x[sample * self.features..(sample + 1) * self.features];
-        let y = raw.y[sample];
-        if y.is_nan() {
+        let labels = sample * self.outputs..(sample + 1) * self.outputs;
+        let y = &raw.y[labels.clone()];
+        if y.iter().any(|y| y.is_nan()) {
             self.tally.skipped += 1;
             return;
         }
-        let scaled = match self.nodes.get(node as usize) {
+        match self.nodes.get(node as usize) {
             None => {
                 round.x.extend_from_slice(x);
-                y
+                round.y.extend_from_slice(y);
+            }
+            Some(scaling) if scaling.scale().is_none() => {
+                self.tally.unscored += 1;
+                round.unscaled.push(Unscaled { node, labels: y.to_vec() });
+                return;
             }
             Some(scaling) => {
-                let Some(scale) = scaling.scale() else {
-                    self.tally.unscored += 1;
-                    round.unscaled.push(Unscaled { node, label: y });
-                    return;
-                };
                 let start = round.x.len();
                 round.x.resize(start + x.len(), 0.0);
                 self.tally.imputed += scaling.prepare(x, &mut round.x[start..]) as u64;
-                scale.scale_label(y)
+                let scaled = |(output, y): (usize, &f32)| {
+                    scaling.label(output).map_or(*y, |label| label.scale_label(*y))
+                };
+                round.y.extend(y.iter().enumerate().map(scaled));
             }
         };
         round.nodes.push(node);
-        round.y.push(scaled);
-        round.raw.push(y);
-        round.previous.push(raw.previous[sample]);
+        round.raw.extend_from_slice(y);
+        round.previous.extend_from_slice(&raw.previous[labels]);
         round.indices.push(raw.indices[sample]);
         round.times.extend(raw.times.get(sample));
     }
@@ -283,11 +313,11 @@ impl Preprocessor {
         if self.nodes.is_empty() {
             return;
         }
-        let mut samples = raw.x.chunks_exact(self.features).zip(&raw.y);
+        let mut samples = raw.x.chunks_exact(self.features).zip(raw.y.chunks_exact(self.outputs));
         for turn in turns {
             let node = &mut self.nodes[turn.node as usize];
             for (x, y) in samples.by_ref().take(turn.samples) {
-                node.see(x, Some(*y).filter(|y| !y.is_nan()));
+                node.see(x, y.iter().copied());
             }
             if let Some(server) = &mut self.server
                 && turn.contact == Contact::Full
@@ -320,11 +350,11 @@ impl Preprocessor {
         agreed(&self.server).map(|(version, scale)| (version, scale.clone()))
     }
 
-    /// The label's unit that the server would use.
+    /// The first label's unit that the server would use.
     pub(crate) fn unit(&self) -> Axis {
         let server = self.server.as_ref().and_then(ServerScaling::scale);
         let fixed = self.nodes.first().and_then(NodeScaling::scale);
-        server.or(fixed).map_or(Axis::IDENTITY, Scale::label)
+        server.or(fixed).map_or(Axis::IDENTITY, |scale| scale.axis(self.features))
     }
 }
 
@@ -377,7 +407,7 @@ mod tests {
     #[test]
     fn where_nothing_is_to_be_done_nothing_is_done() {
         let (mut preprocessor, mut round) =
-            (Preprocessor::new(&Scaler::None, 1, 2, false), Round::default());
+            (Preprocessor::new(&Scaler::None, (1, 1), 2, false), Round::default());
         play(
             &mut preprocessor,
             &[(1, Contact::Full, 3e7, -2e9), (0, Contact::Lost, 1.0, NAN)],
@@ -392,13 +422,13 @@ mod tests {
             preprocessor.tally,
             PreprocessorTally { skipped: 1, ..PreprocessorTally::default() }
         );
-        assert_eq!(round.unit_of(1), Axis::IDENTITY);
+        assert_eq!(round.unit_of(1, 0), Axis::IDENTITY);
     }
 
     #[test]
     fn what_is_missing_becomes_the_node_s_own_mean() {
         let (mut preprocessor, mut round) =
-            (Preprocessor::new(&Scaler::None, 1, 2, true), Round::default());
+            (Preprocessor::new(&Scaler::None, (1, 1), 2, true), Round::default());
         for x in [1.0, 3.0] {
             play(
                 &mut preprocessor,
@@ -427,20 +457,20 @@ mod tests {
     #[test]
     fn a_node_waits_for_its_first_scale() {
         let (mut preprocessor, mut round) =
-            (Preprocessor::new(&ONLINE, 1, 2, true), Round::default());
+            (Preprocessor::new(&ONLINE, (1, 1), 2, true), Round::default());
         for at in 0..8 {
             let value = 100.0 * at as f32;
             let samples = [(0, Contact::Full, value, value), (1, Contact::Full, value, 10.0)];
             assert_eq!(play(&mut preprocessor, &samples, &mut round), (vec![], false));
-            let Unscaled { node, label, .. } = round.unscaled[0];
-            assert_eq!((node, label), (0, value));
+            let Unscaled { node, labels } = &round.unscaled[0];
+            assert_eq!((*node, &labels[..]), (0, &[value][..]));
             assert!(round.y.is_empty() && round.turns.iter().all(|turn| turn.samples == 0));
         }
         // Sixteen labels from 0 to 700 have been reported by now.
         let samples = [(0, Contact::Full, 350.0, 700.0), (1, Contact::Lost, 350.0, 700.0)];
         assert_eq!(play(&mut preprocessor, &samples, &mut round), (vec![], false));
         assert_eq!((&round.x[..], &round.y[..], round.unscaled.len()), (&[0.5][..], &[1.0][..], 1));
-        assert_eq!(round.unit_of(0).raw(0.5) as f32, 350.0);
+        assert_eq!(round.unit_of(0, 0).raw(0.5) as f32, 350.0);
         // An offset and a factor for an input and a label, to one node so far.
         assert_eq!((preprocessor.tally.numbers_down, preprocessor.tally.scales), (4, 1));
     }
@@ -448,7 +478,7 @@ mod tests {
     #[test]
     fn models_follow_the_scale_when_the_node_hears_of_it() {
         let (mut preprocessor, mut round) =
-            (Preprocessor::new(&ONLINE, 1, 2, true), Round::default());
+            (Preprocessor::new(&ONLINE, (1, 1), 2, true), Round::default());
         let both = |second, size: f32, at: usize| {
             let value = size * (at % 5) as f32;
             [(0, Contact::Full, value, value), (1, second, value, value)]
@@ -467,7 +497,7 @@ mod tests {
         let server = moves.iter().position(|(_, server)| *server).unwrap();
         assert_eq!((first(0), first(1)), (Some(server + 1), Some(150)));
         assert_eq!(last, Some(&(vec![], false)));
-        assert_eq!(round.unit_of(0), round.unit_of(1));
-        assert_eq!(round.unit_of(0), preprocessor.unit());
+        assert_eq!(round.unit_of(0, 0), round.unit_of(1, 0));
+        assert_eq!(round.unit_of(0, 0), preprocessor.unit());
     }
 }

@@ -51,6 +51,14 @@ pub struct Results {
     pub partition: String,
     /// Name of the loss that was minimised.
     pub loss: String,
+    /// Names of the targets, if there are several. Errors of a method are then means over targets,
+    /// each in units of its own standard deviation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    /// Names of the classes; empty if labels are numbers. The error of a class is 1 if it is wrong,
+    /// else 0, so every squared error of a method is a share of wrong classes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
     /// The share of labels that intervals are to contain.
     pub interval: f64,
     /// Rounds in the sliding window of `mse_last_window` and of the windowed curves.
@@ -125,10 +133,10 @@ pub struct MethodResult {
     /// The same over the last window of rounds; not for `hindsight`, nor where a trial had no
     /// prediction in it.
     pub mse_last_window: Option<Moments>,
-    /// Mean absolute error over every prediction of every node; not for `hindsight`.
+    /// Mean absolute error over every prediction of every node; not for `hindsight` and classes.
     pub mae: Option<Moments>,
     /// The share of the labels' variance that predictions explain, R², over trials; not for
-    /// `hindsight`.
+    /// `hindsight` and classes.
     pub r2: Option<f64>,
     /// Intervals around predictions; not for `hindsight`, classes and many nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,9 +155,12 @@ pub struct MethodResult {
     pub importance: Option<ImportanceResult>,
     /// Mean loss per prediction, without the ridge term.
     pub mean_loss: Moments,
-    /// Share of wrong signs; only for the logistic loss.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_rate: Option<Moments>,
+    /// Errors for each of several targets, in its own unit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetError>,
+    /// Measures of classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassResult>,
     /// Numbers sent to the server, per node and round.
     pub numbers_up: f64,
     /// Numbers received from the server, per node and round.
@@ -191,12 +202,39 @@ pub struct IntervalResult {
     pub width: f64,
 }
 
+/// The error of one of several targets, in its own unit, over trials.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TargetError {
+    /// Name of the target.
+    pub target: String,
+    /// Mean squared error.
+    pub mse: f64,
+    /// Mean absolute error.
+    pub mae: f64,
+    /// The share of the target's variance that predictions explain.
+    pub r2: f64,
+}
+
+/// How good predictions of classes are.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ClassResult {
+    /// Share of right classes.
+    pub accuracy: Moments,
+    /// Mean over classes of the share of their samples that are found.
+    pub balanced_accuracy: Moments,
+    /// Mean of −ln of the probability of the right class.
+    pub log_loss: Moments,
+    /// Area under the ROC curve: the chance that a sample of a class has a larger probability of it
+    /// than another sample; of several classes, the mean over them.
+    pub auc: Moments,
+}
+
 /// The error of some of the predictions: those at a node, or in an hour of the day.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct SubsetError {
     /// Predictions in all trials.
     pub predictions: u64,
-    /// Mean squared error over them; 0 if there are none.
+    /// Mean squared error over them, or the share of wrong classes; 0 if there are none.
     pub mse: f64,
 }
 
@@ -284,6 +322,8 @@ impl Results {
         let all = [
             ("Data", Some(provenance.clone()).filter(|words| words != "generated")),
             ("Inputs", Some(inputs.clone())),
+            ("Classes", Some(self.classes.join(", "))),
+            ("Targets", Some(self.targets.join(", "))),
             ("Scaling", Some(self.scaling.clone())),
             ("Missing", (missing_inputs + missing_labels > 0).then_some(missing)),
             ("Participation", Some(self.participation.clone())),

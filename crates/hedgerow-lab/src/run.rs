@@ -4,7 +4,6 @@
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-use hedgerow::learning::Loss;
 use hedgerow::method::{METHODS, Reference, Role};
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::ScaleKind;
@@ -19,6 +18,7 @@ use crate::results::Results;
 use crate::settings::{DataChoice, MethodChoice, Scaling, Settings, SettingsError, Source};
 use crate::summary;
 use crate::trial::{self, RunContext, TrialError, TrialResult};
+use hedgerow_data::columns::Task;
 use hedgerow_data::partition::{Partition, PartitionError};
 use hedgerow_data::ranges::{self, RangesError};
 use hedgerow_data::samples::{InputColumns, SampleStream};
@@ -38,18 +38,6 @@ pub enum RunError {
     /// The known ranges can't be used.
     #[error(transparent)]
     Ranges(#[from] RangesError),
-    /// A label that the loss doesn't support.
-    #[error(
-        "{data}: the label of sample {sample} is {label}, but the logistic loss needs -1 or +1"
-    )]
-    BadLabel {
-        /// Name of the data.
-        data: String,
-        /// Number of the sample, from 1.
-        sample: usize,
-        /// The label.
-        label: f32,
-    },
     /// The partition can't give samples to the nodes.
     #[error("{data}: {source}")]
     Partition {
@@ -107,8 +95,11 @@ pub fn load_data(settings: &Settings, progress: &dyn Fn(u64)) -> Result<Dataset,
             Dataset::read(name, &mut SampleStream::open(files, columns)?, progress)?
         }
     };
+    if columns.task == Task::Classes && data.classes.is_empty() {
+        data = data.with_classes()?;
+    }
     if let Scaling::WholeFile { jointly } = settings.scaling {
-        data.scale_with_hindsight(jointly, settings.loss() == Loss::Logistic);
+        data.scale_with_hindsight(jointly);
     }
     Ok(data)
 }
@@ -152,22 +143,23 @@ pub struct Experiment<'a> {
 impl<'a> Experiment<'a> {
     /// Checks settings and data against each other.
     pub fn new(settings: &'a Settings, data: &'a Dataset) -> Result<Self, RunError> {
-        if let Some((sample, label)) = trial::first_bad_label(settings.loss(), data) {
-            return Err(RunError::BadLabel { data: data.name.clone(), sample: sample + 1, label });
-        }
         let owners = data.owners.as_ref().filter(|_| settings.partition == Partition::Auto);
         let mut context = RunContext {
             settings,
             methods: Vec::new(),
             nodes: nodes(settings, owners.map(|owners| owners.names.len()))?,
             features: data.features,
+            classes: data.classes.clone(),
+            units: data.units(),
+            targets: several(&data.input_columns().targets, data.outputs),
             target: data.input_columns().targets.join(", "),
             sources: data.schema.as_ref().map(TableSchema::sources).unwrap_or_default(),
             rounds: None,
             scaler: scaler(
                 settings,
                 data.is_of_order_one || data.len() < SAMPLES_BEFORE_SCALE,
-                || data.input_columns(),
+                &data.input_columns(),
+                !data.classes.is_empty(),
             )?,
             has_missing: data.missing > 0,
             inputs: data.schema.as_ref().map(TableSchema::describe).unwrap_or_default(),
@@ -176,7 +168,11 @@ impl<'a> Experiment<'a> {
             parallelism: parallelism(settings, owners.map(|owners| owners.names.len()))?,
         };
         let kind = SeriesKind::new(data.is_time_series, owners.is_some());
-        context.methods = methods(settings, kind, &context.scaler)?;
+        context.methods = methods(&context, kind)?;
+        if let (Some(file), true) = (&settings.save_model, context.units.len() != 1) {
+            let bound = "empty where the target is a class, or there are several";
+            return Err(out_of_bounds("run.save_model", bound, file.display()));
+        }
         context.delay = delay(settings, data.owners.is_some(), context.nodes);
         // Only drawn shares make streams whose lengths differ from trial to trial.
         let is_drawn =
@@ -218,6 +214,11 @@ impl<'a> Experiment<'a> {
     /// Number of rounds, T.
     pub fn rounds(&self) -> usize {
         self.rounds
+    }
+
+    /// Names of the classes; empty if labels are numbers.
+    pub fn classes(&self) -> &[String] {
+        &self.context.classes
     }
 
     /// Numbers per sample, d.
@@ -271,6 +272,11 @@ pub(crate) fn delay(settings: &Settings, has_owners: bool, nodes: usize) -> usiz
     if has_owners { rows } else { rows.div_ceil(nodes) }
 }
 
+/// Names of the targets, if a sample has several.
+pub(crate) fn several(targets: &[String], labels: usize) -> Vec<String> {
+    if labels > 1 { targets.to_vec() } else { Vec::new() }
+}
+
 /// Why no fixed function is the best of all rounds.
 pub(crate) const CHANGING_FEATURES: &str =
     "numbers are scaled online: features change with the scale";
@@ -299,12 +305,12 @@ impl SeriesKind {
 /// The methods asked for; a time series is always compared with the trivial forecasts. The previous
 /// label of a node's own series is its last, so it is added to a series that is dealt only. Where
 /// features change with an agreed scale, no fixed function is the best of all rounds: `hindsight`
-/// is left out, or refused if it was asked for.
+/// is left out, or refused if it was asked for; so it is for classes and several targets.
 pub(crate) fn methods(
-    settings: &Settings,
+    context: &RunContext<'_>,
     kind: SeriesKind,
-    scaler: &Scaler,
 ) -> Result<Vec<MethodChoice>, RunError> {
+    let settings = context.settings;
     let mut methods = settings.methods.clone();
     let trivial = METHODS.iter().filter(|info| info.role == Role::Trivial);
     for trivial in trivial.map(|info| MethodChoice::from(*info)) {
@@ -313,15 +319,20 @@ pub(crate) fn methods(
             SeriesKind::Dealt => true,
             SeriesKind::Own => !trivial.is(Reference::PreviousLabel),
         };
-        if is_known && settings.loss() != Loss::Logistic && !methods.contains(&trivial) {
+        if is_known && !methods.contains(&trivial) {
             methods.push(trivial);
         }
     }
-    if matches!(scaler, Scaler::Online { .. })
+    let obstacle = if matches!(context.scaler, Scaler::Online { .. }) {
+        Some(CHANGING_FEATURES)
+    } else {
+        (context.units.len() != 1).then_some("the target is a class, or there are several")
+    };
+    if let Some(obstacle) = obstacle
         && let Some(fixed) = methods.iter().find(|choice| choice.is(Reference::Hindsight))
     {
         if !settings.has_default_methods() {
-            let bound = format!("without hindsight where {CHANGING_FEATURES}");
+            let bound = format!("without hindsight where {obstacle}");
             return Err(out_of_bounds("federation.methods", bound, fixed.name()));
         }
         methods.retain(|choice| !choice.is(Reference::Hindsight));
@@ -361,17 +372,17 @@ fn thread_count(settings: &Settings) -> usize {
 pub(crate) fn scaler(
     settings: &Settings,
     needs_no_scale: bool,
-    columns: impl FnOnce() -> InputColumns,
+    columns: &InputColumns,
+    raw_labels: bool,
 ) -> Result<Scaler, RunError> {
-    let raw_labels = settings.loss() == Loss::Logistic;
     Ok(match &settings.scaling {
         Scaling::None | Scaling::WholeFile { .. } => Scaler::None,
         Scaling::Auto if needs_no_scale => Scaler::None,
         Scaling::Auto => Scaler::Online { kind: ScaleKind::Spread, raw_labels },
         Scaling::Online(kind) => Scaler::Online { kind: *kind, raw_labels },
         Scaling::Ranges(file) => {
-            let scale = ranges::read(file, &columns())?;
-            Scaler::Fixed(if raw_labels { scale.with_raw_labels() } else { scale })
+            let (scale, labels) = (ranges::read(file, columns)?, columns.labels.len());
+            Scaler::Fixed(if raw_labels { scale.with_raw_labels(labels) } else { scale })
         }
     })
 }

@@ -88,11 +88,15 @@ pub struct Settings {
 
 /// What a run's data decides about its methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
+pub struct Sizes<'a> {
     /// K.
     pub nodes: usize,
     /// d.
     pub inputs: usize,
+    /// Targets, unless there are classes.
+    pub outputs: usize,
+    /// Names of the classes; empty if labels are numbers.
+    pub classes: &'a [String],
     /// T; `None` if it is unknown.
     pub rounds: Option<usize>,
 }
@@ -126,7 +130,7 @@ impl Settings {
     pub fn plan(
         &self,
         choice: MethodChoice,
-        Sizes { nodes, inputs, rounds }: Sizes,
+        Sizes { nodes, inputs, outputs, classes, rounds }: Sizes<'_>,
         seed: u64,
     ) -> Result<Plan, SettingsError> {
         let learning = &self.learning;
@@ -142,6 +146,8 @@ impl Settings {
             .config(rounds)?
             .method(choice.spec())
             .inputs(inputs)
+            .outputs(outputs.max(1))
+            .classes(classes.to_vec())
             .nodes(nodes)
             .budget(self.budget)
             .frequencies(Some(frequencies))
@@ -268,7 +274,7 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
     let by_column = federation.partition.strip_prefix("column:").map(str::to_owned);
     let mut settings = Settings {
         scaling: data.scaling.clone(),
-        data: data::choice(data, source, by_column.clone(), learning.loss() == Loss::Logistic)?,
+        data: data::choice(data, source, by_column.clone(), learning.loss())?,
         nodes: Some(federation.nodes).filter(|_| merged.is_given("federation.nodes")),
         default_nodes: federation.nodes,
         budget: federation.budget,
@@ -317,7 +323,8 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
     for &choice in &settings.methods {
         settings.check_method(choice)?;
         let rounds = Some(settings.rounds.unwrap_or(1));
-        let sizes = Sizes { nodes: settings.default_nodes, inputs: 1, rounds };
+        let nodes = settings.default_nodes;
+        let sizes = Sizes { nodes, inputs: 1, outputs: 1, classes: &[], rounds };
         settings.plan(choice, sizes, settings.seed)?;
         let spec = settings.feature_spec(choice, 1, settings.seed)?;
         FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
@@ -357,7 +364,8 @@ mod tests {
         assert_eq!((settings.nodes, settings.budget, settings.kernels.len()), (None, 100, 11));
         assert_eq!(settings.kernels, Kernel::paper_dictionary());
         let mk = MethodChoice::parse("mk").unwrap();
-        let sizes = Sizes { nodes: settings.default_nodes, inputs: 1, rounds: Some(500) };
+        let (nodes, rounds) = (settings.default_nodes, Some(500));
+        let sizes = Sizes { nodes, inputs: 1, outputs: 1, classes: &[], rounds };
         let plan = settings.plan(mk, sizes, 1).unwrap();
         assert_eq!(plan, Plan::new(hedgerow::PlanConfig::default()).unwrap());
         assert_eq!(settings.participation.describe(), "");

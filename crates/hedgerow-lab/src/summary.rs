@@ -4,14 +4,16 @@ use hedgerow::learning::Loss;
 use hedgerow::method::Reference;
 use hedgerow::metrics::Tally;
 
+use crate::class_meter::ClassTrack;
 use crate::predictions::MethodPredictions;
 use crate::preprocessor::{PreprocessorTally, Scaler};
 use crate::results::{
-    Curve, DataSummary, IntervalResult, MethodResult, Moments, Regret, Results, SubsetError, label,
+    ClassResult, Curve, DataSummary, IntervalResult, MethodResult, Moments, Regret, Results,
+    SubsetError, TargetError, label,
 };
 use crate::run::{CHANGING_FEATURES, RunError};
 use crate::settings::{MethodChoice, Scaling, Source};
-use crate::trial::{HindsightTrack, RunContext, Track, TrialResult};
+use crate::trial::{HindsightTrack, RunContext, TargetTrack, Track, TrialResult};
 use hedgerow_data::partition::Partition;
 
 /// The rounds of the curves.
@@ -89,6 +91,7 @@ pub(crate) fn summarise(
             &context.scaler,
             count(&|tally| tally.scales),
             count(&|tally| tally.unscored),
+            context.units.len() == 1,
         ),
         nodes: context.nodes,
         node_names: owners
@@ -102,6 +105,8 @@ pub(crate) fn summarise(
         seed: settings.seed,
         partition,
         loss: settings.loss().name().to_owned(),
+        targets: context.targets.clone(),
+        classes: context.classes.clone(),
         interval: settings.interval.share(),
         window: settings.window.min(last as usize),
         participation: settings.participation.describe(),
@@ -138,12 +143,19 @@ fn predictions(tracks: &[Track]) -> Vec<MethodPredictions> {
     let of_track = |track: &Track| MethodPredictions {
         method: label(&track.name, track.kernel.map(|kernel| kernel + 1)),
         predictions: track.predictions.clone(),
+        probabilities: track.probabilities.clone(),
     };
     recorded.map(of_track).collect()
 }
 
 /// What was done to the numbers, in words; empty if nothing was.
-fn describe(scaling: &Scaling, scaler: &Scaler, scales: f64, unscored: f64) -> String {
+fn describe(
+    scaling: &Scaling,
+    scaler: &Scaler,
+    scales: f64,
+    unscored: f64,
+    has_numbers: bool,
+) -> String {
     match (scaling, scaler) {
         (Scaling::WholeFile { jointly }, _) => {
             let range =
@@ -159,8 +171,9 @@ fn describe(scaling: &Scaling, scaler: &Scaler, scales: f64, unscored: f64) -> S
                 hedgerow::scaling::ScaleKind::Spread => "mean and spread",
                 hedgerow::scaling::ScaleKind::Range => "minimum and maximum",
             };
+            let unit = if has_numbers { "; errors are in the label's own unit" } else { "" };
             format!(
-                "online, by running {by} agreed between the nodes ({scales:.1} times; the {unscored:.0} samples before the first scale are not scored); errors are in the label's own unit"
+                "online, by running {by} agreed between the nodes ({scales:.1} times; the {unscored:.0} samples before the first scale are not scored){unit}"
             )
         }
     }
@@ -206,14 +219,25 @@ fn over_trials(
         mse_trials: all().map(|track| track.mse).collect(),
         mse_last_window: Some(over(&|track| track.window_mse))
             .filter(|window| window.mean.is_finite()),
-        mae: Some(over(&|track| track.mae)),
-        r2: Some(over(&|track| track.r2).mean),
+        mae: first.classes.is_none().then(|| over(&|track| track.mae)),
+        r2: first.classes.is_none().then(|| over(&|track| track.r2).mean),
         interval: interval(all()),
         nodes: subset_errors(all().map(|track| &track.nodes)),
         hours: subset_errors(all().map(|track| &track.hours)),
         weekdays: subset_errors(all().map(|track| &track.weekdays)),
         mean_loss: over(&|track| track.mean_loss),
-        error_rate: (settings.loss() == Loss::Logistic).then(|| over(&|track| track.error_rate)),
+        targets: targets(context, tracks, entry),
+        classes: first.classes.map(|_| {
+            let of = |value: fn(&ClassTrack) -> f64| {
+                over(&|track| value(&track.classes.unwrap_or_default()))
+            };
+            ClassResult {
+                accuracy: of(|classes| classes.accuracy),
+                balanced_accuracy: of(|classes| classes.balanced_accuracy),
+                log_loss: of(|classes| classes.log_loss),
+                auc: of(|classes| classes.auc),
+            }
+        }),
         numbers_up: per_turn(&|track| track.traffic.numbers_up),
         numbers_down: per_turn(&|track| track.traffic.numbers_down),
         bytes_up: per_turn(&|track| track.traffic.bytes_up),
@@ -252,6 +276,22 @@ fn over_trials(
         sampled: first.sampled.clone(),
         importance: first.importance.clone(),
     }
+}
+
+/// The errors of an entry for each of several targets.
+fn targets(context: &RunContext<'_>, tracks: &[&[Track]], entry: usize) -> Vec<TargetError> {
+    let error = |(target, name): (usize, &String)| {
+        let mean = |value: fn(&TargetTrack) -> f64| {
+            moments(tracks.iter().map(|tracks| value(&tracks[entry].targets[target]))).mean
+        };
+        TargetError {
+            target: name.clone(),
+            mse: mean(|track| track.mse),
+            mae: mean(|track| track.mae),
+            r2: mean(|track| track.r2),
+        }
+    };
+    context.targets.iter().enumerate().map(error).collect()
 }
 
 /// How the intervals of an entry did, if it has any.

@@ -4,11 +4,12 @@
 use std::mem::discriminant;
 
 use hedgerow::federation::RoundError;
-use hedgerow::learning::Loss;
+use hedgerow::learning::Classes;
 use hedgerow::method::FeatureKind;
 use hedgerow::metrics::{Tally, Traffic};
 use hedgerow::random::{CounterRng, Purpose};
 
+use crate::class_meter::ClassTrack;
 use crate::grids::Grids;
 use crate::group_run::GroupRun;
 use crate::model::TrialModel;
@@ -36,24 +37,35 @@ pub(crate) struct Track {
     pub(crate) r2: f64,
     /// The share of labels within their intervals, and the mean width of these.
     pub(crate) coverage: Option<(f64, f64)>,
-    /// Squared errors of each node; empty if there are too many nodes.
+    /// Of each target; empty for classes.
+    pub(crate) targets: Vec<TargetTrack>,
+    pub(crate) classes: Option<ClassTrack>,
+    /// Errors of each node; empty if there are too many nodes.
     pub(crate) nodes: Vec<Tally>,
     /// The same in each hour of the day and on each day of the week; empty without dates.
     pub(crate) hours: Vec<Tally>,
     pub(crate) weekdays: Vec<Tally>,
     pub(crate) mean_loss: f64,
-    pub(crate) error_rate: f64,
     pub(crate) traffic: Traffic,
     pub(crate) votes: Vec<u64>,
     /// Sum over rounds of each kernel's share in the predictions.
     pub(crate) shares: Vec<f64>,
     pub(crate) seconds: f64,
     pub(crate) curve: TrackCurve,
-    /// Empty unless they are asked for.
+    /// Empty unless they are asked for; and the probability of each class.
     pub(crate) predictions: Vec<ScoredPrediction>,
+    pub(crate) probabilities: Vec<f32>,
     /// Of methods that a report may be about, in the first trial.
     pub(crate) sampled: Option<SampledPredictions>,
     pub(crate) importance: Option<ImportanceResult>,
+}
+
+/// Errors of one of several targets, in its own unit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TargetTrack {
+    pub(crate) mse: f64,
+    pub(crate) mae: f64,
+    pub(crate) r2: f64,
 }
 
 /// The measurements over time, at the rounds of the grids.
@@ -115,7 +127,13 @@ pub(crate) struct RunContext<'a> {
     pub(crate) nodes: usize,
     /// Inputs per sample, d.
     pub(crate) features: usize,
-    /// Name of the label; empty if it has none.
+    /// Names of the classes; empty if labels are numbers.
+    pub(crate) classes: Vec<String>,
+    /// The unit in which the errors of each target count; empty for classes.
+    pub(crate) units: Vec<f64>,
+    /// Names of the targets, if there are several.
+    pub(crate) targets: Vec<String>,
+    /// Name of the label, or names of several; empty if it has none.
     pub(crate) target: String,
     /// Where each input comes from; empty if inputs have no names.
     pub(crate) sources: Vec<String>,
@@ -134,8 +152,20 @@ pub(crate) struct RunContext<'a> {
 }
 
 impl RunContext<'_> {
-    pub(crate) fn sizes(&self) -> Sizes {
-        Sizes { nodes: self.nodes, inputs: self.features, rounds: self.rounds }
+    pub(crate) fn sizes(&self) -> Sizes<'_> {
+        let (outputs, classes) = (self.units.len(), &self.classes[..]);
+        Sizes { nodes: self.nodes, inputs: self.features, outputs, classes, rounds: self.rounds }
+    }
+
+    /// Adds the labels of a sample, as outputs have them.
+    pub(crate) fn add_labels(&self, labels: &[f32], out: &mut Vec<f32>) {
+        match Classes::new(self.classes.len()) {
+            None => out.extend_from_slice(labels),
+            Some(classes) if labels[0].is_nan() => {
+                out.extend(std::iter::repeat_n(f32::NAN, classes.outputs()));
+            }
+            Some(classes) => out.extend(classes.labels(labels[0] as usize)),
+        }
     }
 }
 
@@ -188,10 +218,11 @@ pub(crate) fn run_trial(
             raw.clear();
             generator.next_round(&mut turns, &mut samples);
             data.inputs(&samples, &mut raw.x)?;
-            let previous = |at: usize| data.last.as_ref().map_or(f32::NAN, |last| last[at]);
             raw.indices.extend(samples.iter().map(|sample| u64::from(*sample)));
-            raw.y.extend(samples.iter().map(|sample| data.y[*sample as usize]));
-            raw.previous.extend(samples.iter().map(|sample| previous(*sample as usize)));
+            for &sample in &samples {
+                context.add_labels(data.labels(sample as usize), &mut raw.y);
+                context.add_labels(data.last_labels(sample as usize), &mut raw.previous);
+            }
             if data.has_dates {
                 raw.times.extend(samples.iter().map(|sample| data.times[*sample as usize]));
             }
@@ -255,13 +286,4 @@ pub(crate) fn groups(context: &RunContext<'_>) -> Result<Vec<Vec<MethodChoice>>,
         }
     }
     Ok(groups.into_iter().map(|(_, group)| group).collect())
-}
-
-/// Whether every label is one that the loss can take; the first that isn't.
-pub(crate) fn first_bad_label(loss: Loss, data: &Dataset) -> Option<(usize, f32)> {
-    if loss != Loss::Logistic {
-        return None;
-    }
-    let bad = data.y.iter().position(|label| !label.is_nan() && label.abs() != 1.0)?;
-    Some((bad, data.y[bad]))
 }

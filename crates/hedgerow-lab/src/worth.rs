@@ -43,7 +43,7 @@ impl Worth {
         Some(Self {
             method: method.name.clone(),
             ratio,
-            interval: (measure == Measure::Mse).then(|| interval(ratio, method, alone)).flatten(),
+            interval: measure.is_detailed().then(|| interval(ratio, method, alone)).flatten(),
             pooled: beside(method, Scope::Pooled).map(multiple),
             trivial: best.map(|best| (best.name.clone(), multiple(best))),
         })

@@ -110,9 +110,9 @@ fn check(content: &str, flags: &[&str]) -> Result<bool, TestCaseError> {
         Err(error) => return refused(error.to_string()),
     };
     let columns = &settings.data.columns;
-    prop_assert!(data.len() <= rows * columns.targets.len().max(1) && !data.is_empty());
+    prop_assert!(data.len() <= rows * columns.series.len().max(1) && !data.is_empty());
     prop_assert_eq!(data.input_columns().inputs.len(), data.features);
-    prop_assert!(data.last.as_ref().is_none_or(|last| last.len() == data.len()));
+    prop_assert!(data.last.as_ref().is_none_or(|last| last.len() == data.y.len()));
     if let Some(owners) = &data.owners {
         prop_assert_eq!(owners.ids.len(), data.len());
         prop_assert!(owners.ids.iter().all(|id| (*id as usize) < owners.names.len()));

@@ -35,7 +35,14 @@ fn what_makes_no_sense_is_refused_by_key() {
         (&["data.separator=\"::\""], &["data.separator", "one sign", "::"]),
         (&["data.separator=\".\""], &["data.separator", "one sign"]),
         (&["data.decimal=\",\"", "data.separator=\",\""], &["data.decimal", "another sign"]),
-        (&["data.target=\"a,b\"", "data.node=y"], &["data.target", "one column", "\"a,b\""]),
+        (&["data.series=\"a,b\"", "data.node=y"], &["data.series", "data.target", "\"a,b\""]),
+        (&["data.series=\"a,b\"", "data.target=y"], &["data.series", "a node of each"]),
+        (&["data.task=class"], &["data.task", "auto, numbers, classes"]),
+        (&["data.task=classes", "data.target=\"a,b\""], &["data.task", "several columns"]),
+        (&["data.task=classes", "data.lags=2"], &["data.lags", "past classes"]),
+        (&["data.classes=[\"a\"]"], &["data.classes", "at least two names"]),
+        (&["data.classes=[\"a\", \"a\"]"], &["data.classes", "that differ"]),
+        (&["data.task=numbers", "learning.loss=logistic"], &["data.task", "logistic"]),
         (&["data.node=a", "federation.partition=column:b"], &["data.node", "\"b\"", "\"a\""]),
         (&["federation.partition=\"column:\""], &["federation.partition", "column:NAME"]),
     ] {
@@ -146,7 +153,7 @@ fn nodes_are_those_of_the_data_unless_the_user_says_otherwise() {
     assert_says(&refused, &["6 samples are too few for 20 nodes"]);
     let targets = Files::one("a,b\n1,1\n2,2\n3,4\n");
     let results = targets
-        .run(&["data.target=\"a,b\"", "data.lags=1", "run.trials=1", "data.scaling=none"])
+        .run(&["data.series=\"a,b\"", "data.lags=1", "run.trials=1", "data.scaling=none"])
         .unwrap();
     assert_eq!((results.nodes, results.partition.as_str()), (2, "by owner"));
 }

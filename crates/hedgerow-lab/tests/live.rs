@@ -65,7 +65,7 @@ fn a_live_run_is_the_run_that_it_would_have_been() {
         // Small at first: one sample alone would not show that a scale is needed.
         (&["data.scaling=auto", "data.features=[\"a\"]"], 3.5),
         (&["data.scaling=online", "participation.dropout=0.4", "participation.late=0.2"], 300.0),
-        (&["data.target=\"b,y\"", "data.lags=1", "federation.nodes=2"], 1.0),
+        (&["data.series=\"b,y\"", "data.lags=1", "federation.nodes=2"], 1.0),
     ] {
         // 301 rows are 50 rounds and a short one.
         let content = table(301, size);
@@ -106,9 +106,9 @@ fn a_live_run_is_the_run_that_it_would_have_been() {
 }
 
 #[test]
-fn several_targets_say_how_many_nodes_there_are() {
+fn several_series_say_how_many_nodes_there_are() {
     let results =
-        run(&table(60, 1.0), &["data.target=\"b,y\"", "data.lags=1", "run.trials=1"]).unwrap();
+        run(&table(60, 1.0), &["data.series=\"b,y\"", "data.lags=1", "run.trials=1"]).unwrap();
     assert_eq!((results.nodes, results.rounds), (2, 59));
 }
 
@@ -191,8 +191,12 @@ fn what_is_wrong_on_the_way_is_named() {
     let content = "c,x,y\nred,1,1\nblue,2,2\n,x,3\n";
     let message = run(content, &["data.categories=hashed:4", "run.trials=1"]).unwrap_err();
     assert_says(&message, &["standard input, row 4, column \"x\": \"x\" is not a number"]);
-    let message = run("x,y\n1,1\n2,0\n", &["learning.loss=logistic"]).unwrap_err();
-    assert_says(&message, &["standard input, row 3, column \"y\": the label is 0"]);
+    for flags in [&["data.task=classes"][..], &[]] {
+        let message = run("x,y\n1,no\n2,yes\n", flags).unwrap_err();
+        assert_says(&message, &["a class", "data.classes", "whole file first"]);
+    }
+    let message = run("x,y\n1,no\n2,maybe\n", &["data.classes=[\"no\", \"yes\"]"]).unwrap_err();
+    assert_says(&message, &["standard input, row 3, column \"y\": \"maybe\" is none of"]);
     let message = run("t,x,y\n2,1,1\n1,2,2\n", &["data.time=t"]).unwrap_err();
     assert_says(&message, &["standard input, row 3, column \"t\": time goes back"]);
     let message = run("x,y\n1,1\n2,2\n", &["data.lags=2"]).unwrap_err();

@@ -1,6 +1,7 @@
 //! Integration tests of experiments. `cargo test -p hedgerow-lab --test all runs::` runs one file.
 
 mod answers;
+mod classes;
 mod common;
 mod hostile_streams;
 mod layers;

@@ -79,7 +79,7 @@ fn labels_that_teach_nothing() {
     refused(
         "a,p,q\n1,,\n2,,\n",
         &["data.target=\"p,q\""],
-        &["column \"p, q\": all 4 labels are missing"],
+        &["column \"p, q\": all 2 labels are missing"],
     );
 }
 
@@ -212,9 +212,18 @@ fn texts_without_end() {
 
 #[test]
 fn labels_that_are_no_classes() {
-    let flags = ["learning.loss=logistic"];
-    let parts =
-        ["t.csv, row 4, column \"y\": the label is 0, but the logistic loss needs -1 or +1"];
-    refused("a,y\n1,-1\n2,1\n3,0\n", &flags, &parts);
-    assert!(Files::one("a,y\n1,-1\n2,\n3,1\n").read(&flags).is_ok());
+    let classes = ["data.classes=[\"no\", \"yes\"]"];
+    let parts = ["t.csv, row 4, column \"y\": \"maybe\" is none of the classes no, yes"];
+    refused("a,y\n1,no\n2,yes\n3,maybe\n", &classes, &parts);
+    let parts = ["t.csv, column \"y\": the class is \"no\" in all samples"];
+    refused("a,y\n1,no\n2,\n3,no\n", &[], &parts);
+    let many: String = (0..120).map(|row| format!("{row},c{row}\n")).collect();
+    let parts = ["column \"y\": more than 100 different values", "--target"];
+    refused(&format!("a,y\n{many}"), &[], &parts);
+    let parts = ["column \"y\": past classes can't be inputs", "data.lags"];
+    refused("a,y\n1,no\n2,yes\n3,no\n", &["data.lags=1"], &parts);
+    // A text among numbers is a mistake, not a class.
+    let parts = ["t.csv, row 3, column \"y\": \"x\" is not a number"];
+    refused("a,y\n1,0\n2,x\n3,1\n", &[], &parts);
+    assert!(Files::one("a,y\n1,0\n2,x\n3,1\n").read(&["data.task=classes"]).is_ok());
 }

@@ -106,15 +106,22 @@ fn features_can_be_none_and_columns_dropped() {
 }
 
 #[test]
-fn several_targets_are_several_series_with_a_node_each() {
+fn several_series_have_a_node_each_and_several_targets_are_labels_of_every_sample() {
     let table = Files::one("x,a,b\n1,10,100\n2,20,200\n3,,300\n4,40,400\n");
-    let data = table.read(&["data.target=\"a,b\"", "data.lags=1"]).unwrap();
+    let data = table.read(&["data.series=\"a,b\"", "data.lags=1"]).unwrap();
     let expected =
         ["1 10 > 20", "1 100 > 200", "2 20 > ?", "2 200 > 300", "3 ? > 40", "3 300 > 400"];
     assert_eq!(samples(&data), expected);
     assert_eq!(owners(&data), (vec!["a", "b"], &[0, 1, 0, 1, 0, 1][..]));
     assert_eq!(last(&data), "10 100 20 200 20 300");
     assert_eq!((data.missing_labels(), data.missing), (1, 1));
+    let data = table.read(&["data.target=\"a,b\"", "data.lags=1"]).unwrap();
+    let mut x = Vec::new();
+    data.inputs(&[0], &mut x).unwrap();
+    assert_eq!((&x[..], data.labels(0)), (&[1.0, 10.0, 100.0][..], &[20.0, 200.0][..]));
+    assert_eq!((data.len(), data.outputs, data.missing_labels()), (3, 2, 1));
+    assert_eq!(data.last_labels(2), [20.0, 300.0]);
+    assert!(data.owners.is_none());
 }
 
 #[test]
@@ -395,7 +402,7 @@ fn the_largest_numbers_can_be_scaled() {
 fn classes_are_not_scaled() {
     let table = Files::one("a,y\n0,-1\n5,1\n10,-1\n");
     let flags = ["data.scaling=whole-file", "learning.loss=logistic"];
-    assert_eq!(samples(&table.read(&flags).unwrap()), ["0 > -1", "0.5 > 1", "1 > -1"]);
+    assert_eq!(samples(&table.read(&flags).unwrap()), ["0 > 0", "0.5 > 1", "1 > 0"]);
     let short = ["run.trials=1", "federation.nodes=2", "federation.methods=[\"mk\"]"];
     assert!(table.run(&[&flags[..], &short].concat()).is_ok());
 }

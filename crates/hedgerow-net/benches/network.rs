@@ -209,6 +209,7 @@ impl CertifiedNodes {
                         numbers: numbers.clone(),
                         samples: 1,
                         squared_error: 0.5,
+                        more: Vec::new(),
                     };
                     if sender.send(wire::from_node::Message::Upload(upload).into()).await.is_err() {
                         break;
@@ -285,8 +286,14 @@ impl Federation for Echo {
                 _ => (1, numbers_to_bytes(&[0.25; NUMBERS])),
             };
             let kernels = Some(wire::Selection { current: 3, next: 4 });
-            let broadcast =
-                wire::Broadcast { round, kernels, numbers, compressed: false, taken: round - 1 };
+            let broadcast = wire::Broadcast {
+                round,
+                kernels,
+                numbers,
+                compressed: false,
+                taken: round - 1,
+                more: Vec::new(),
+            };
             Some((Ok(wire::from_server::Message::Broadcast(broadcast).into()), incoming))
         });
         Ok(Response::new(Box::pin(answers)))

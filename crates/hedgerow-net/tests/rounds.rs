@@ -68,9 +68,7 @@ fn in_one_process(plan: &Plan) -> Vec<Broadcast> {
                 if scaling.adopt(server.version(), scale).unwrap()
                     && let Some(old) = old
                 {
-                    federation
-                        .rescale_node(node as NodeId, &plan.map().rescaling(&old, scale))
-                        .unwrap();
+                    federation.rescale_node(node as NodeId, &plan.rescalings(&old, scale)).unwrap();
                 }
             }
             let Some(scale) = scaling.scale() else { continue };
@@ -106,7 +104,7 @@ fn in_one_process(plan: &Plan) -> Vec<Broadcast> {
         if let Some(server) = &mut server {
             let before = server.scale().cloned();
             if let (Some(before), Some(scale)) = (before, server.close_round()) {
-                federation.rescale_server(&plan.map().rescaling(&before, scale));
+                federation.rescale_server(&plan.rescalings(&before, scale));
             }
         }
         told.push(federation.server().broadcast(0).clone());

@@ -140,6 +140,7 @@ fn upload(round: u64, numbers: usize) -> from_node::Message {
         numbers,
         samples: 2,
         squared_error: 1.0,
+        more: vec![],
     })
 }
 
@@ -167,6 +168,7 @@ fn encoded_upload(
         numbers,
         samples: 2,
         squared_error: 1.0,
+        more: vec![],
     })
 }
 
@@ -517,13 +519,4 @@ async fn the_dashboard_is_there() {
     timeout(PATIENCE, socket.read_to_string(&mut answer)).await.unwrap().unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     server.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_plan_of_several_outputs_is_not_served() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut settings = settings(&folder.path().join("run.db"), &[]);
-    settings.plan = hedgerow::Plan::new(settings.plan.config().clone().outputs(2)).unwrap();
-    let error = Server::start(settings).await.err().unwrap().to_string();
-    assert_eq!(error, "a served plan has 1 output, but this one has 2");
 }

@@ -151,7 +151,7 @@ impl Node {
         x: &Bound<'_, PyAny>,
         y: &Bound<'_, PyAny>,
     ) -> PyResult<f64> {
-        let (x, y) = (Some(self.sample(py, x)?), arrays::label(y)?);
+        let (x, y) = (Some(self.sample(py, x)?), arrays::label(y)?.map(|y| vec![y]));
         self.take(py, Sample { x, y, ..Sample::default() })
     }
 
@@ -164,7 +164,7 @@ impl Node {
     /// Learns the label of an earlier prediction. Returns that prediction. Raises KeyError if no
     /// prediction waits under this id.
     fn learn_by_id(&self, py: Python<'_>, id: &str, y: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let y = Some(arrays::label(y)?.unwrap_or(f32::NAN));
+        let y = Some(vec![arrays::label(y)?.unwrap_or(f32::NAN)]);
         self.take(py, Sample { id: Some(id.to_owned()), y, ..Sample::default() })
     }
 
@@ -273,6 +273,12 @@ impl Node {
         }
         let reply = self.answered(self.ask(py, Question::Plan)?)?;
         let plan = Plan::from_json(reply.as_str().unwrap_or_default())?;
+        if plan.0.outputs() > 1 || plan.0.classes().is_some() {
+            return Err(errors::value(
+                "a node in Python learns one number, but this federation has classes or several \
+                 targets: use `hedgerow join`",
+            ));
+        }
         Ok(self.plan.get_or_init(|| plan).clone())
     }
 

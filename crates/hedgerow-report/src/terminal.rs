@@ -1,7 +1,9 @@
 //! What a run found, as text for a terminal.
 
 use hedgerow::method::{Reference, Role};
-use hedgerow_lab::results::{MethodResult, Moments, Results};
+use hedgerow_lab::results::{ClassResult, MethodResult, Moments, Results};
+
+use hedgerow_lab::measure::Measure;
 
 use crate::table::Table;
 use crate::worth;
@@ -87,28 +89,29 @@ fn columns(results: &Results, view: View) -> Vec<Column<'_>> {
     };
     let number = |number: Option<f64>| number.map_or("-".to_owned(), significant);
     let sd = if results.trials == 1 { "" } else { " ± sd" };
-    let classifies = results.methods.iter().any(|method| method.error_rate.is_some());
     let mut columns = vec![Column::new("method", "", |method| match method.best {
         true => format!("{} (best)", method.name),
         false => method.name.clone(),
     })];
-    if classifies {
-        columns.push(Column::new(format!("wrong{sd}"), "share of wrong classes", move |method| {
-            let percent = |share: f64| format!("{:.1}%", 100.0 * share);
-            method.error_rate.map_or("-".to_owned(), |rate| match sd {
-                "" => percent(rate.mean),
-                _ => format!("{} ± {}", percent(rate.mean), percent(rate.sd)),
-            })
-        }));
-        columns.push(Column::new("mean loss", "", |method| significant(method.mean_loss.mean)));
+    if !results.classes.is_empty() {
+        columns.extend(class_measures(results));
     } else {
-        columns.push(Column::new(
-            format!("MSE{sd}"),
-            "mean squared error of all predictions",
-            move |method| with_sd(method.mse),
-        ));
+        let meaning = match results.targets.is_empty() {
+            true => "mean squared error of all predictions",
+            false => {
+                "mean squared error of all predictions and targets, each in units of the \
+                 target's standard deviation"
+            }
+        };
+        columns.push(Column::new(format!("MSE{sd}"), meaning, move |method| with_sd(method.mse)));
         if view == View::Plain {
             columns.extend(known_measures(results));
+        }
+        for (at, target) in results.targets.iter().enumerate() {
+            let meaning = "root of the mean squared error of this target, in its own unit";
+            columns.push(Column::new(format!("RMSE {target}"), meaning, move |method| {
+                number(method.targets.get(at).map(|error| error.mse.sqrt()))
+            }));
         }
         let heading = format!("last {} rounds", results.window);
         columns.push(Column::new(heading, "MSE at the end", move |method| {
@@ -133,11 +136,57 @@ fn columns(results: &Results, view: View) -> Vec<Column<'_>> {
     columns
 }
 
+/// Measures of classes.
+fn class_measures(results: &Results) -> Vec<Column<'_>> {
+    let percent = |share: f64| format!("{:.1}%", 100.0 * share);
+    let of = |value: fn(&ClassResult) -> f64| {
+        move |method: &MethodResult| method.classes.as_ref().map(value)
+    };
+    let (balanced, log_loss) =
+        (of(|classes| classes.balanced_accuracy.mean), of(|classes| classes.log_loss.mean));
+    let auc = of(|classes| classes.auc.mean);
+    let nothing = || "-".to_owned();
+    let trials = results.trials;
+    let sd = if trials == 1 { "" } else { " ± sd" };
+    vec![
+        Column::new(format!("accuracy{sd}"), "share of right classes, higher is better", {
+            move |method: &MethodResult| match (method.classes, trials) {
+                (None, _) => nothing(),
+                (Some(classes), 1) => percent(classes.accuracy.mean),
+                (Some(ClassResult { accuracy, .. }), _) => {
+                    format!("{} ± {}", percent(accuracy.mean), percent(accuracy.sd))
+                }
+            }
+        }),
+        Column::new("balanced", "mean over classes of the share of each that is found", {
+            move |method: &MethodResult| balanced(method).map_or_else(nothing, percent)
+        }),
+        Column::new("log loss", "mean of -ln of the right class's probability", {
+            move |method: &MethodResult| log_loss(method).map_or_else(nothing, significant)
+        }),
+        Column::new(
+            "AUC",
+            "0.5 is chance, 1 is perfect order; over classes, one against others",
+            {
+                move |method: &MethodResult| {
+                    let auc = auc(method).filter(|auc| auc.is_finite());
+                    auc.map_or_else(nothing, |auc| format!("{auc:.3}"))
+                }
+            },
+        ),
+        Column::new(
+            format!("wrong, last {} rounds", results.window),
+            "share of wrong classes at the end",
+            move |method| method.mse_last_window.map_or_else(nothing, |rate| percent(rate.mean)),
+        ),
+    ]
+}
+
 /// Measures that people know besides the MSE.
 fn known_measures(results: &Results) -> Vec<Column<'_>> {
     let number = |number: Option<f64>| number.map_or("-".to_owned(), significant);
     let mut columns = vec![
-        Column::new("RMSE", "its root, in the unit of the label", |method| {
+        Column::new("RMSE", "its root, in the same unit", |method| {
             significant(method.mse.mean.sqrt())
         }),
         Column::new("MAE", "mean absolute error", move |method| {
@@ -206,7 +255,7 @@ fn is_other_kernel(method: &&MethodResult) -> bool {
 }
 
 fn other_kernels(results: &Results) -> String {
-    let is_squared = results.loss == "squared";
+    let is_squared = results.loss == "squared" || !results.classes.is_empty();
     let others: Vec<&MethodResult> = results.methods.iter().filter(is_other_kernel).collect();
     let Some(MethodResult { name, .. }) = others.first() else { return String::new() };
     let errors = others
@@ -214,7 +263,7 @@ fn other_kernels(results: &Results) -> String {
         .map(|method| if is_squared { method.mse.mean } else { method.mean_loss.mean });
     let least = significant(errors.clone().fold(f64::INFINITY, f64::min));
     let most = significant(errors.fold(0.0, f64::max));
-    let measure = if is_squared { "MSE" } else { "mean loss" };
+    let measure = if is_squared { Measure::of(results).name(results) } else { "mean loss".into() };
     format!("{name} with the other {} kernels: {measure} {least} to {most}\n", others.len())
 }
 

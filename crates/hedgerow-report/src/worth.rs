@@ -24,6 +24,7 @@ pub fn sentence(results: &Results) -> Option<String> {
     };
     let what = match Measure::of(results) {
         Measure::Mse => "the error",
+        Measure::ErrorRate => "the share of wrong classes",
         Measure::Loss => "the loss",
     };
     let Worth { method, ratio, interval, pooled, trivial } = worth;

@@ -376,19 +376,23 @@ impl Federation {
     /// contact again.
     ///
     /// # Panics
-    /// If the rescaling was made for another dictionary.
-    pub fn rescale_server(&mut self, rescaling: &Rescaling) {
-        self.server.rescale(rescaling);
+    /// If a rescaling was made for another dictionary.
+    pub fn rescale_server(&mut self, rescalings: &[Option<Rescaling>]) {
+        self.server.rescale(rescalings);
     }
 
     /// Takes a node from the scale that it is in to another.
     ///
     /// # Panics
-    /// If the rescaling was made for another dictionary.
-    pub fn rescale_node(&mut self, node: NodeId, rescaling: &Rescaling) -> Result<(), RoundError> {
+    /// If a rescaling was made for another dictionary.
+    pub fn rescale_node(
+        &mut self,
+        node: NodeId,
+        rescalings: &[Option<Rescaling>],
+    ) -> Result<(), RoundError> {
         let nodes = self.nodes.len();
         let known = self.nodes.get_mut(node as usize);
-        known.ok_or(RoundError::NoSuchNode { node, nodes })?.rescale(rescaling);
+        known.ok_or(RoundError::NoSuchNode { node, nodes })?.rescale(rescalings);
         self.readers.get_mut(node as usize).into_iter().for_each(UploadReader::forget);
         Ok(())
     }

@@ -20,6 +20,9 @@ pub const MAX_NODES: usize = u32::MAX as usize;
 /// Most numbers in a sample.
 pub const MAX_INPUTS: usize = 10_000;
 
+/// Most classes of a label.
+pub const MAX_CLASSES: usize = 100;
+
 /// Most labels of a sample.
 pub const MAX_OUTPUTS: usize = 1_000;
 

@@ -202,8 +202,8 @@ pub enum BadSample {
         /// The label.
         label: f32,
     },
-    /// The logistic loss knows two labels.
-    #[error("label {label} is neither -1 nor +1, which the logistic loss needs")]
+    /// A class that is neither of the two labels of an output.
+    #[error("label {label} is neither -1 nor +1, as classes are")]
     NotASign {
         /// The label.
         label: f32,

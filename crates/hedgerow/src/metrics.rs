@@ -98,7 +98,12 @@ impl ErrorMeter {
     /// One prediction and its label, in the round that is open.
     pub fn record(&mut self, prediction: f32, label: f32) {
         let error = f64::from(prediction) - f64::from(label);
-        self.0.add(error * error);
+        self.add(error * error);
+    }
+
+    /// The squared error of a prediction, in the round that is open.
+    pub fn add(&mut self, squared_error: f64) {
+        self.0.add(squared_error);
     }
 
     /// Ends a round.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec::{Compression, Encoder, Reference};
 use crate::features::Features;
 use crate::importance::{GroupImportance, ImportanceMeter};
-use crate::learning::{ErrorQuantiles, Interval, Level, Loss};
+use crate::learning::{Calibration, ErrorQuantiles, Interval, Level, Loss};
 use crate::limits::MAX_HELD;
 use crate::message::{NodeId, Report};
 use crate::method::NodeMethod;
@@ -72,6 +72,8 @@ struct Raw {
     /// The errors of each output's predictions, and the level of the intervals of answers.
     errors: Vec<ErrorQuantiles>,
     level: Level,
+    /// What makes probabilities of predictions, where labels are classes.
+    calibration: Calibration,
     /// Whether the buffers have a prediction of a model.
     has_answered: bool,
     link: LinkSnapshot,
@@ -117,8 +119,10 @@ struct Held {
 struct Scratch {
     x: Vec<f32>,
     z: Vec<f32>,
-    /// The node's predictions, in the label's own unit.
+    /// The node's predictions, in the label's own unit; of classes, then those of the shared model.
     values: Vec<f32>,
+    /// The probability of each class; empty if labels are numbers.
+    probabilities: Vec<f32>,
     buffers: Buffers,
 }
 
@@ -158,13 +162,14 @@ impl Raw {
             state: State::default(),
             errors: vec![ErrorQuantiles::default(); plan.outputs()],
             level: Level::default(),
+            calibration: Calibration::default(),
             has_answered: false,
             link: LinkSnapshot::new(plan),
             known: Vec::new(),
             scratch: Scratch {
                 x: vec![0.0; plan.inputs()],
                 z: vec![0.0; plan.width()],
-                values: vec![0.0; plan.outputs()],
+                values: vec![0.0; plan.values()],
                 ..Scratch::default()
             },
         }
@@ -174,10 +179,19 @@ impl Raw {
         self.scaling.scale().is_some()
     }
 
+    /// Writes the probabilities of the classes that the values in the buffers stand for. Returns
+    /// the likeliest class.
+    fn classify(&mut self, plan: &Plan) -> Option<usize> {
+        let (classes, loss) = (plan.classes()?, plan.objective().loss);
+        let Scratch { values, probabilities, .. } = &mut self.scratch;
+        self.calibration.probabilities(values, loss, probabilities);
+        Some(classes.likeliest(probabilities))
+    }
+
     /// The range in which the label of the latest prediction of an output is expected.
     fn interval(&self, plan: &Plan, output: usize, level: Level) -> Option<Interval> {
         let errors = &self.errors[output];
-        let has_numbers = plan.objective().loss != Loss::Logistic;
+        let has_numbers = plan.objective().loss != Loss::Logistic && plan.classes().is_none();
         has_numbers.then(|| errors.interval(self.scratch.values[output], level)).flatten()
     }
 }
@@ -298,7 +312,12 @@ impl Node {
 
     /// All outputs of the latest answer, in the labels' own units.
     pub fn values(&self) -> &[f32] {
-        self.raw.as_ref().map_or(&[], |raw| &raw.scratch.values)
+        self.raw.as_ref().map_or(&[], |raw| &raw.scratch.values[..self.plan.outputs()])
+    }
+
+    /// The probability of each class for the latest prediction; empty if labels are numbers.
+    pub fn probabilities(&self) -> &[f32] {
+        self.raw.as_ref().map_or(&[], |raw| &raw.scratch.probabilities)
     }
 
     /// The range in which the label of the latest prediction is expected, with this probability.
@@ -347,20 +366,30 @@ impl Node {
         // What the model says today is what the node's own layer learns from.
         let (_, missing) = self.answer(&prediction.x);
         let Prediction { x, values, round, known } = prediction;
-        self.raw().scratch.values.copy_from_slice(&values);
+        let plan = self.plan.clone();
+        let raw = self.raw();
+        raw.scratch.values.copy_from_slice(&values);
+        let class = raw.classify(&plan);
         self.see(&x, y, known, missing);
-        Ok(Answer { value: values[0], round, known, interval: None })
+        Ok(Answer { value: values[0], round, known, interval: None, class })
     }
 
-    /// Takes all models to another scale, for drivers that scale samples themselves.
+    /// Takes the models of all outputs to another scale, for drivers that scale samples themselves;
+    /// see [`Plan::rescalings`].
     ///
     /// # Panics
-    /// If the rescaling was made for another dictionary.
-    pub fn rescale(&mut self, rescaling: &Rescaling) {
-        self.heads.iter_mut().for_each(|head| head.rescale(rescaling));
-        self.own.iter_mut().for_each(|own| own.rescale(rescaling));
-        self.importance.iter_mut().for_each(|meter| meter.rescale(rescaling));
-        self.encoders.iter_mut().for_each(Encoder::forget);
+    /// If a rescaling was made for another dictionary.
+    pub fn rescale(&mut self, rescalings: &[Option<Rescaling>]) {
+        for (output, rescaling) in rescalings.iter().enumerate() {
+            let Some(rescaling) = rescaling else { continue };
+            self.heads[output].rescale(rescaling);
+            if output == 0 {
+                self.importance.iter_mut().for_each(|meter| meter.rescale(rescaling));
+            }
+            self.own.get_mut(output).into_iter().for_each(|own| own.rescale(rescaling));
+            // What was owed was in another scale.
+            self.encoders.get_mut(output).into_iter().for_each(Encoder::forget);
+        }
     }
 
     /// Predicts an output of a sample from its features, in the scaled unit: what the method says,
@@ -402,18 +431,26 @@ impl Node {
         let missing = if known { scaling.prepare(x, &mut scratch.x) } else { 0 };
         let z = known.then(|| plan.map().map_batch(&scratch.x, &mut scratch.z));
         for (output, head) in heads.iter().enumerate() {
-            scratch.values[output] = match (scaling.label(output), z) {
+            let (shared, value) = match (scaling.label(output), z) {
                 (Some(label), Some(z)) => {
-                    let (_, value) = predict_mapped(head.as_ref(), own.get_mut(output), z);
-                    label.raw(f64::from(value))
+                    let (shared, value) = predict_mapped(head.as_ref(), own.get_mut(output), z);
+                    (label.raw(f64::from(shared)), label.raw(f64::from(value)))
                 }
-                _ => scaling.summary().mean(plan.inputs() + output).unwrap_or(0.0),
-            } as f32;
+                _ => {
+                    let mean = scaling.summary().mean(plan.inputs() + output).unwrap_or(0.0);
+                    (mean, mean)
+                }
+            };
+            scratch.values[output] = value as f32;
+            if plan.classes().is_some() {
+                scratch.values[plan.outputs() + output] = shared as f32;
+            }
         }
         let (value, round) = (scratch.values[0], heads[0].round());
         raw.has_answered = known;
         let interval = known.then(|| raw.interval(plan, 0, raw.level)).flatten();
-        (Answer { value, round, known, interval }, missing)
+        let class = raw.classify(plan);
+        (Answer { value, round, known, interval, class }, missing)
     }
 
     /// Labels have come for what is in the buffers: they count, and are learned now or in the next
@@ -421,7 +458,7 @@ impl Node {
     fn see(&mut self, x: &[f32], y: &[f32], known: bool, missing: usize) {
         let round = self.round();
         let Self { plan, heads, own, importance, raw, .. } = self;
-        let Raw { scaling, holds_unscaled, state, errors, link, scratch, .. } =
+        let Raw { scaling, holds_unscaled, state, errors, calibration, link, scratch, .. } =
             &mut **raw.get_or_insert_with(|| Box::new(Raw::new(plan)));
         let State { tally, unacked, held, .. } = state;
         tally.samples = tally.samples.saturating_add(1);
@@ -429,11 +466,21 @@ impl Node {
             for (errors, (value, y)) in errors.iter_mut().zip(scratch.values.iter().zip(y)) {
                 errors.see(*value, *y);
             }
-            let errors = scratch.values.iter().zip(y).map(|(value, y)| {
-                let error = f64::from(*value) - f64::from(*y);
-                error * error
-            });
-            let error = errors.sum::<f64>() / y.len() as f64;
+            let error = match plan.classes() {
+                Some(classes) => {
+                    let class = classes.likeliest(y);
+                    let found = classes.likeliest(&scratch.probabilities);
+                    calibration.learn(&scratch.values, plan.objective().loss, class);
+                    f64::from(u8::from(found != class))
+                }
+                None => {
+                    let errors = scratch.values.iter().zip(y).map(|(value, y)| {
+                        let error = f64::from(*value) - f64::from(*y);
+                        error * error
+                    });
+                    errors.sum::<f64>() / y.len() as f64
+                }
+            };
             tally.scored = tally.scored.saturating_add(1);
             tally.squared_error += error;
             unacked.samples = unacked.samples.saturating_add(1);

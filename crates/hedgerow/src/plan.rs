@@ -4,9 +4,11 @@ mod config;
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::string::ToString;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 
@@ -16,8 +18,10 @@ use crate::aggregation::Aggregation;
 use crate::codec::Coding;
 use crate::features::{self, Draw, FeatureError, FeatureSpec, SampleMap};
 use crate::importance::{ImportanceMeter, ImportanceScope};
-use crate::learning::{Loss, Objective};
-use crate::limits::{MAX_BUDGET, MAX_INPUTS, MAX_MEMORY, MAX_NODES, MAX_OUTPUTS, MAX_WIDTH};
+use crate::learning::{Classes, Loss, Objective};
+use crate::limits::{
+    MAX_BUDGET, MAX_CLASSES, MAX_INPUTS, MAX_MEMORY, MAX_NODES, MAX_OUTPUTS, MAX_WIDTH,
+};
 use crate::message::NodeId;
 use crate::method::{
     self, BadSample, BudgetTooSmall, FeatureKind, Halves, Layout, MethodInfo, NodeMethod,
@@ -103,6 +107,12 @@ pub enum PlanError {
         /// Name of the loss.
         loss: &'static str,
     },
+    /// A name of a class that is empty or comes twice.
+    #[error("names of classes must differ and not be empty, but {name:?} doesn't")]
+    ClassName {
+        /// The name.
+        name: String,
+    },
     /// The method's server can't combine uploads like this.
     #[error("{method} can't have the aggregation {aggregation}, only the mean")]
     Aggregation {
@@ -130,9 +140,12 @@ impl Plan {
         let info = other.or_else(|| method::find(name)).ok_or_else(unknown)?;
         let method = info.name;
         let halves = info.halves.ok_or(PlanError::Reference { method })?;
+        let classes = check_classes(&config)?;
+        config.outputs = classes.map_or(config.outputs, Classes::outputs);
         check_counts(&config)?;
-        // Classes must not be scaled.
-        if let (Loss::Logistic, Scaling::Fixed(scale)) = (config.loss, &mut config.scaling) {
+        if config.has_raw_labels()
+            && let Scaling::Fixed(scale) = &mut config.scaling
+        {
             scale.set_raw(config.outputs);
         }
         let allowed = info.frequencies(config.budget, &config.pof);
@@ -249,6 +262,16 @@ impl Plan {
         self.config().outputs
     }
 
+    /// What its labels are, if they are classes.
+    pub fn classes(&self) -> Option<Classes> {
+        Classes::new(self.config().classes.len())
+    }
+
+    /// Numbers that a node keeps of a prediction: of classes, those of the shared model too.
+    pub(crate) fn values(&self) -> usize {
+        self.outputs() * if self.classes().is_some() { 2 } else { 1 }
+    }
+
     /// Kernels in the dictionary, P.
     pub fn kernels(&self) -> usize {
         self.config().kernels.len()
@@ -261,6 +284,9 @@ impl Plan {
 
     /// Refuses a label that can't be learned from.
     pub fn check_label(&self, y: f32) -> Result<(), BadSample> {
+        if self.classes().is_some() && y.abs() != 1.0 {
+            return Err(BadSample::NotASign { label: y });
+        }
         self.setup().check_label(y)
     }
 
@@ -288,8 +314,7 @@ impl Plan {
     pub fn server_scaling(&self) -> Option<ServerScaling> {
         let Scaling::Online { kind } = self.config().scaling else { return None };
         let scaling = ServerScaling::new(kind, self.inputs()).with_labels(self.outputs());
-        // Classes must not be scaled.
-        let raw_labels = self.config().loss == Loss::Logistic;
+        let raw_labels = self.config().has_raw_labels();
         Some(if raw_labels { scaling.with_raw_labels() } else { scaling })
     }
 
@@ -298,12 +323,14 @@ impl Plan {
         matches!(self.config().scaling, Scaling::Online { .. })
     }
 
-    /// What takes the models of an output from one scale to another; none if it leaves them as they
-    /// are because only other outputs changed.
-    pub(crate) fn rescaling(&self, from: &Scale, to: &Scale, output: usize) -> Option<Rescaling> {
-        let of_output = |scale: &Scale| scale.for_output(self.inputs(), output);
-        let (from, to) = (of_output(from), of_output(to));
-        (self.outputs() == 1 || from != to).then(|| self.map().rescaling(&from, &to))
+    /// What takes the models of each output from one scale to another; none for an output whose
+    /// models stay as they are because only other outputs changed.
+    pub fn rescalings(&self, from: &Scale, to: &Scale) -> Vec<Option<Rescaling>> {
+        let of_output = |output: usize| {
+            let [from, to] = [from, to].map(|scale| scale.for_output(self.inputs(), output));
+            (self.outputs() == 1 || from != to).then(|| self.map().rescaling(&from, &to))
+        };
+        (0..self.outputs()).map(of_output).collect()
     }
 
     /// What its messages consist of.
@@ -360,6 +387,21 @@ fn check_features(info: &MethodInfo, setup: &Setup, spec: FeatureSpec) -> Result
         }
         FeatureKind::Inputs | FeatureKind::Nothing => Ok(()),
     }
+}
+
+/// Refuses names of classes that are too many, too few or not different.
+fn check_classes(config: &PlanConfig) -> Result<Option<Classes>, PlanError> {
+    let names = &config.classes;
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let mut known = BTreeSet::new();
+    if let Some(name) = names.iter().find(|name| name.is_empty() || !known.insert(*name)) {
+        return Err(PlanError::ClassName { name: name.clone() });
+    }
+    at_least("classes", 2, names.len())?;
+    at_most("classes", MAX_CLASSES, names.len())?;
+    Ok(Classes::new(names.len()))
 }
 
 /// Refuses counts out of bounds, and counts that differ from what they count.

@@ -242,25 +242,27 @@ impl Server {
         let before = scaling.scale().cloned();
         let Some(scale) = scaling.close_round() else { return false };
         if let Some(before) = before {
-            for (output, head) in self.heads.iter_mut().enumerate() {
-                if let Some(rescaling) = self.plan.rescaling(&before, scale, output) {
-                    head.rescale(&rescaling);
+            let rescalings = self.plan.rescalings(&before, scale);
+            for (output, rescaling) in rescalings.iter().enumerate() {
+                if rescaling.is_some() {
                     // Nodes forget what they owe when they hear of the scale.
                     self.readers.iter_mut().for_each(|node| node.readers[output].forget());
                 }
             }
-            self.down.rescaled(&self.heads);
+            self.rescale(&rescalings);
         }
         true
     }
 
-    /// Takes all models to another scale, between two rounds, for drivers that scale samples
-    /// themselves.
+    /// Takes the models of all outputs to another scale, between two rounds, for drivers that scale
+    /// samples themselves; see [`Plan::rescalings`].
     ///
     /// # Panics
-    /// If the rescaling was made for another dictionary.
-    pub fn rescale(&mut self, rescaling: &Rescaling) {
-        self.heads.iter_mut().for_each(|head| head.rescale(rescaling));
+    /// If a rescaling was made for another dictionary.
+    pub fn rescale(&mut self, rescalings: &[Option<Rescaling>]) {
+        for (head, rescaling) in self.heads.iter_mut().zip(rescalings) {
+            rescaling.iter().for_each(|rescaling| head.rescale(rescaling));
+        }
         self.down.rescaled(&self.heads);
     }
 

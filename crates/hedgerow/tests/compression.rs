@@ -418,7 +418,8 @@ fn who_was_away_gets_the_whole_broadcast() {
     // And so does who hears of it in another scale.
     federation.round(&[visit(0, Contact::Full), visit(1, Contact::Lost)], |_| {}).unwrap();
     let scale = Scale::from_ranges(&[(-1.0, 1.0); INPUTS + 1]).unwrap();
-    federation.rescale_server(&map_for("sk:1", KERNELS).rescaling(&scale, &scale));
+    let rescaling = map_for("sk:1", KERNELS).rescaling(&scale, &scale);
+    federation.rescale_server(&[Some(rescaling)]);
     let before = federation.traffic().bytes_down;
     federation.hear(1).unwrap();
     assert_eq!(federation.traffic().bytes_down - before, 4 * 2 * FREQUENCIES as u64);
@@ -492,7 +493,7 @@ fn compressed_federations_follow_a_change_of_scale() {
     let [from, to] =
         [(-1.0, 1.0), (-1.2, 1.5)].map(|range| Scale::from_ranges(&[range; INPUTS + 1]).unwrap());
     for method in methods(KERNELS) {
-        let rescaling = map_for(method, KERNELS).rescaling(&from, &to);
+        let rescalings = [Some(map_for(method, KERNELS).rescaling(&from, &to))];
         let mut plain = federation(small(method));
         let mut coarse = federation(small(method).compression(both(NumberFormat::Bits4, 3)));
         let mut forgotten = vec![];
@@ -501,9 +502,9 @@ fn compressed_federations_follow_a_change_of_scale() {
             for federation in [&mut plain, &mut coarse] {
                 if t % 20 == 19 {
                     let before = federation.save().len();
-                    federation.rescale_server(&rescaling);
+                    federation.rescale_server(&rescalings);
                     (0..NODES as u32)
-                        .for_each(|node| federation.rescale_node(node, &rescaling).unwrap());
+                        .for_each(|node| federation.rescale_node(node, &rescalings).unwrap());
                     // What was owed is forgotten: all by the server, and all by the nodes.
                     forgotten.push((before as f64 - federation.save().len() as f64) / 4.0);
                 }

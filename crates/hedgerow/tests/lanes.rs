@@ -130,10 +130,10 @@ impl World {
                 let scale = |size: f64| {
                     Scale::from_ranges(&[(0.0, size), (0.0, size), (0.0, 1.0)]).unwrap()
                 };
-                let rescaling = self.case.map().rescaling(&scale(1.0), &scale(1.3));
-                federation.rescale_server(&rescaling);
+                let rescalings = [Some(self.case.map().rescaling(&scale(1.0), &scale(1.3)))];
+                federation.rescale_server(&rescalings);
                 for node in 0..self.case.config().nodes as NodeId {
-                    federation.rescale_node(node, &rescaling).unwrap();
+                    federation.rescale_node(node, &rescalings).unwrap();
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Integration tests of the core. `cargo test -p hedgerow --test all laws::` runs one file.
 
+mod classes;
 mod common;
 mod comparator;
 mod compression;

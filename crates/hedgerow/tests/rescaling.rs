@@ -319,7 +319,7 @@ fn a_move_in_the_middle_of_a_run_changes_nothing_that_follows() {
     let is_turned = |method: &&str| !is_linear(method) && !matches!(*method, "gr" | "tr");
     for method in methods(4).into_iter().filter(is_turned) {
         let map = map_for(method, 4);
-        let to_there = map.rescaling(&here, &there);
+        let to_there = [Some(map.rescaling(&here, &there))];
         let [mut moved, mut stayed] = [(); 2].map(|()| federation(config(method, 4).nodes(NODES)));
         for t in 0..60 {
             if t == 25 {

@@ -67,7 +67,7 @@ impl Fleet {
             && self.rescales
         {
             let rescaling = self.map.rescaling(&before, newest);
-            self.federation.rescale_node(node as u32, &rescaling).unwrap();
+            self.federation.rescale_node(node as u32, &[Some(rescaling)]).unwrap();
         }
     }
 
@@ -120,7 +120,7 @@ impl Fleet {
                 && self.rescales
             {
                 let rescaling = self.map.rescaling(&before, newest);
-                self.federation.rescale_server(&rescaling);
+                self.federation.rescale_server(&[Some(rescaling)]);
             }
             (0..NODES).filter(|node| Some(*node) != lost).for_each(|node| self.follow(node));
         }

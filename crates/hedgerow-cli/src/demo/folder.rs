@@ -142,7 +142,7 @@ impl DemoFolder {
             false => format!("quorum = {}\ndeadline = \"never\"", self.nodes()),
         };
         let text = format!(
-            "[learning]\nmethod = {:?}\ninputs = {}\nnodes = {}\nbudget = {}\nscaling = {scaling:?}\nseed = {}\n\n\
+            "[learning]\nmethod = {:?}\ninputs = {}\nnodes = {}\nbudget = {}\nscaling = {scaling:?}\nseed = {}\nclasses = {:?}\n\n\
              [rounds]\n{rounds}\n\n[listen]\naddress = \"{listen}\"\ndashboard = \"{}\"\nidentity = {:?}\n\n\
              [store]\npath = {:?}\n",
             arguments.method,
@@ -150,6 +150,7 @@ impl DemoFolder {
             self.nodes(),
             settings.budget,
             settings.seed,
+            experiment.classes(),
             self.dashboard,
             self.file("pki"),
             self.file(STORE),
@@ -194,6 +195,9 @@ fn lines(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<Ve
     let chance = CounterRng::from_seed(settings.seed)
         .derive(Purpose::Trial, 0)
         .derive(Purpose::Partition, 0);
+    if data.outputs > 1 {
+        bail!("{}: a demo has one target, but {} are named", data.name, data.outputs);
+    }
     let deals = settings.partition.deal(data, nodes, chance.bits_at(0))?;
     let mut x = Vec::new();
     let mut all = Vec::new();
@@ -209,6 +213,10 @@ fn lines(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<Ve
             // What is missing is null in JSON.
             let x: Vec<Option<f32>> =
                 x.iter().map(|value| Some(*value).filter(|value| value.is_finite())).collect();
+            let y = match data.classes.get(y as usize) {
+                Some(class) => serde_json::json!(class),
+                None => serde_json::json!(y),
+            };
             own.push(serde_json::json!({ "x": x, "y": y }).to_string());
         }
         all.push(own);

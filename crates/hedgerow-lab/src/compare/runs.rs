@@ -414,7 +414,7 @@ mod tests {
         let huber = loss("learning.loss=huber");
         assert!(!has(&huber, "hindsight") && has(&huber, "last"));
         let logistic = loss("learning.loss=logistic");
-        assert!(!has(&logistic, "hindsight") && !has(&logistic, "last") && has(&logistic, "mk"));
+        assert!(!has(&logistic, "hindsight") && has(&logistic, "last") && has(&logistic, "mk"));
         let median = loss("learning.aggregation=median");
         assert!(
             has(&median, "mk")

@@ -4,12 +4,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Curve, ImportanceResult, IntervalResult, MethodResult, Moments, Regret, Results,
-    SampledPredictions,
+    ClassResult, Curve, ImportanceResult, IntervalResult, MethodResult, Moments, Regret, Results,
+    SampledPredictions, TargetError,
 };
 
 /// Version of this layout.
-const STORED_LAYOUT: u32 = 3;
+const STORED_LAYOUT: u32 = 4;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -138,7 +138,8 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             // Finite.
             importance: _,
             mean_loss,
-            error_rate,
+            targets,
+            classes,
             numbers_up,
             numbers_down,
             bytes_up,
@@ -180,7 +181,15 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             interval.iter_mut().flat_map(|IntervalResult { coverage, width }| [coverage, width]),
         );
         numbers.extend(nodes.iter_mut().chain(hours).chain(weekdays).map(|part| &mut part.mse));
-        let all = [mse, mean_loss].into_iter().chain(mae).chain(mse_last_window).chain(error_rate);
+        for TargetError { target: _, mse, mae, r2 } in targets {
+            numbers.extend([mse, mae, r2]);
+        }
+        let classes = classes.iter_mut().flat_map(
+            |ClassResult { accuracy, balanced_accuracy, log_loss, auc }| {
+                [accuracy, balanced_accuracy, log_loss, auc]
+            },
+        );
+        let all = [mse, mean_loss].into_iter().chain(mae).chain(mse_last_window).chain(classes);
         let all =
             all.chain(mse_course).chain(mse_window).chain(loss).chain(coverage).chain(regrets);
         numbers.extend(all.flat_map(|Moments { mean, sd }| [mean, sd]));
@@ -277,7 +286,9 @@ mod tests {
         mk.curve.mse_window[1] = Moments { mean: f64::INFINITY, sd: -0.0 };
         mk.mse = Moments { mean: f64::NEG_INFINITY, sd: f64::MIN_POSITIVE / 8.0 };
         mk.mse_trials[1] = f64::INFINITY;
-        mk.error_rate = Some(Moments { mean: f64::NAN, sd: 0.5 });
+        let auc = Moments { mean: f64::NAN, sd: 0.5 };
+        mk.classes = Some(ClassResult { auc, ..ClassResult::default() });
+        mk.targets = vec![TargetError { r2: f64::NEG_INFINITY, ..TargetError::default() }];
         mk.regret = Some(Regret { mean: f64::NAN, sd: 1.0, exponent: Some(f64::INFINITY) });
         results
     }
@@ -331,13 +342,13 @@ mod tests {
     #[test]
     fn foreign_files_are_refused_without_a_panic() {
         let good = to_stored_json(&awkward()).unwrap();
-        for json in ["", "{}", "[]", "{\"layout\":3}", &good[..good.len() / 2]] {
+        for json in ["", "{}", "[]", "{\"layout\":4}", &good[..good.len() / 2]] {
             assert!(matches!(from_stored_json(json), Err(StoredError::Json(_))), "{json}");
         }
-        let newer = good.replacen("\"layout\":3", "\"layout\":4", 1);
+        let newer = good.replacen("\"layout\":4", "\"layout\":5", 1);
         assert_eq!(
             from_stored_json(&newer).unwrap_err().to_string(),
-            "a stored run of layout 4, but this program reads layout 3"
+            "a stored run of layout 5, but this program reads layout 4"
         );
         let (head, _) = good.split_once("\"not_finite\":").unwrap();
         let beyond = format!("{head}\"not_finite\":[[99999999,\"nan\"]]}}");

@@ -3,7 +3,7 @@
 use hedgerow::learning::Level;
 use hedgerow_config::{KernelSection, LearningSection, within};
 use hedgerow_data::calendar::CalendarChoice;
-use hedgerow_data::columns::{Categories, Disorder, Duplicates};
+use hedgerow_data::columns::{Categories, Disorder, Duplicates, Task};
 use serde::Deserialize;
 
 use super::{Participation, Scaling};
@@ -24,6 +24,9 @@ pub(super) struct DataConfig {
     pub(super) dir: String,
     pub(super) variant: String,
     pub(super) target: String,
+    pub(super) series: String,
+    pub(super) task: Task,
+    pub(super) classes: Vec<String>,
     pub(super) features: Vec<String>,
     pub(super) drop: Vec<String>,
     pub(super) time: String,

@@ -1,8 +1,10 @@
 //! What is learned from: which files, which columns, and what makes their numbers of the order of
 //! one.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use hedgerow::learning::Loss;
 use hedgerow::scaling::ScaleKind;
 use hedgerow_config::ConfigError;
 use serde::Deserialize;
@@ -12,7 +14,7 @@ use super::config::DataConfig;
 use super::{SettingsError, out_of_bounds, unknown_name};
 use hedgerow_data::calendar::CalendarChoice;
 use hedgerow_data::catalog::{self, Kind};
-use hedgerow_data::columns::{ColumnChoice, Disorder, Duplicates, Exogenous};
+use hedgerow_data::columns::{ColumnChoice, Disorder, Duplicates, Exogenous, Task};
 use hedgerow_data::folders::data_folders;
 use hedgerow_data::rows::{Format, usual_markers};
 use hedgerow_data::streams::{self, STREAMS, Stream};
@@ -141,7 +143,7 @@ pub(super) fn choice(
     config: DataConfig,
     source: Source,
     by_column: Option<String>,
-    signs: bool,
+    loss: Loss,
 ) -> Result<DataChoice, SettingsError> {
     let list = |text: &str, separator: char| -> Vec<String> {
         text.split(separator)
@@ -169,6 +171,16 @@ pub(super) fn choice(
     let columns = ColumnChoice {
         format: format(&config)?,
         targets: list(&config.target, ','),
+        series: list(&config.series, ','),
+        task: match (config.task, loss) {
+            (Task::Auto, Loss::Logistic) => Task::Classes,
+            (Task::Numbers, Loss::Logistic) => {
+                let bound = "\"auto\" or \"classes\" with the logistic loss";
+                return Err(out_of_bounds("data.task", bound, "\"numbers\""));
+            }
+            (task, _) => task,
+        },
+        classes: config.classes,
         features: match &config.features[..] {
             [] => None,
             [none] if none == "-" => Some(vec![]),
@@ -190,13 +202,14 @@ pub(super) fn choice(
         )?,
         disorder: config.disorder,
         duplicates: config.duplicates,
-        signs,
     };
     check_columns(&columns)?;
     if matches!(source, Source::Builtin(_)) {
         let stream = format!("for the built-in stream {:?}", config.name);
         let speaks_of_columns = [
             ("data.target", columns.targets.join(",")),
+            ("data.series", columns.series.join(",")),
+            ("data.classes", columns.classes.join(",")),
             ("data.features", config.features.join(",")),
             ("data.drop", columns.drop.join(",")),
             ("data.time", columns.time.join("+")),
@@ -218,7 +231,7 @@ pub(super) fn choice(
 
 /// An error for settings that don't go together.
 fn check_columns(columns: &ColumnChoice) -> Result<(), SettingsError> {
-    let ColumnChoice { lags, horizon, lagged, time, targets, .. } = columns;
+    let ColumnChoice { lags, horizon, lagged, time, targets, series, .. } = columns;
     if *lags == 0 && !lagged.is_empty() {
         let bound = "at least 1 where data.lagged names columns";
         return Err(out_of_bounds("data.lags", bound, lags));
@@ -242,9 +255,31 @@ fn check_columns(columns: &ColumnChoice) -> Result<(), SettingsError> {
         let bound = "auto or none where data.time names no column";
         return Err(out_of_bounds("data.calendar", bound, format!("{:?}", names.join(","))));
     }
-    if targets.len() > 1 && columns.node.is_some() {
-        let bound = "one column where data.node names whose samples are";
-        return Err(out_of_bounds("data.target", bound, format!("{:?}", targets.join(","))));
+    let shown = || format!("{:?}", series.join(","));
+    if !series.is_empty() && columns.node.is_some() {
+        let bound = "empty where data.node names whose samples are (data.target = \"a,b\" predicts \
+                     several columns at every node)";
+        return Err(out_of_bounds("data.series", bound, shown()));
+    }
+    if !series.is_empty() && !targets.is_empty() {
+        let bound = "empty where data.target names what is predicted: data.target = \"a,b\" \
+                     predicts both at every node, data.series = \"a,b\" makes a node of each";
+        return Err(out_of_bounds("data.series", bound, shown()));
+    }
+    let is_class = columns.task == Task::Classes || !columns.classes.is_empty();
+    if is_class && (!series.is_empty() || targets.len() > 1) {
+        let bound = "\"auto\" or \"numbers\" where several columns are predicted";
+        return Err(out_of_bounds("data.task", bound, "\"classes\""));
+    }
+    if is_class && *lags > 0 {
+        let bound = "0 where the target is a class: past classes can't be inputs";
+        return Err(out_of_bounds("data.lags", bound, lags));
+    }
+    let mut known = HashSet::new();
+    let twice = columns.classes.iter().find(|name| name.is_empty() || !known.insert(*name));
+    if twice.is_some() || columns.classes.len() == 1 {
+        let bound = "at least two names that differ, or none";
+        return Err(out_of_bounds("data.classes", bound, format!("{:?}", columns.classes)));
     }
     Ok(())
 }

@@ -1,7 +1,5 @@
 //! The methods of a run: by name, and those that are possible.
 
-use hedgerow::learning::Loss;
-
 use super::{MethodChoice, Scope, Settings, SettingsError, Wire, out_of_bounds, unknown_name};
 
 /// Methods that a run goes without.
@@ -22,10 +20,7 @@ impl Settings {
         let mut possible = Vec::new();
         for choice in choices {
             let plain = MethodChoice { personal: None, reports_shared: false, ..choice };
-            // A trivial forecast is a label, and the logistic loss needs a score.
-            if choice.is_trivial() && self.loss() == Loss::Logistic {
-                self.leave_out(choice, "a label is no score, which the logistic loss needs");
-            } else if let Err(error) = self.check_method(plain) {
+            if let Err(error) = self.check_method(plain) {
                 self.leave_out(choice, &error.to_string());
             } else {
                 possible.push(choice);

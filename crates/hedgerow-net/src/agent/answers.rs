@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::driver::{Agent, LocalNode};
 use super::http::{Question, Reply};
-use super::output::Predicted;
 use super::sample::{BadRow, Sample, Schema};
 use crate::plan_json::plan_to_json;
 
@@ -71,7 +70,7 @@ impl Agent {
             Ok(samples) => samples,
             Err(reply) => return reply,
         };
-        let label = node.schema.label().to_owned();
+        let label = node.schema.label();
         let reply = match samples {
             Samples::One(sample) => reply_to(node, &sample),
             Samples::Many(samples) => {
@@ -105,6 +104,7 @@ impl Agent {
                 "method": config.method,
                 "columns": config.columns,
                 "target": config.target,
+                "classes": config.classes,
                 "inputs": config.inputs,
                 "round": node.round(),
                 "scaled": node.is_scaled(),
@@ -188,8 +188,8 @@ enum BadRequest {
 impl BadRequest {
     fn reply(&self, schema: &Schema, index: Option<usize>) -> Reply {
         let field = match self {
-            Self::Row(row) => row.field(),
-            Self::NoInputs => Some("x"),
+            Self::Row(row) => row.field().map(str::to_owned),
+            Self::NoInputs => Some("x".to_owned()),
             Self::Label | Self::NoLabel => Some(schema.label()),
         };
         let mut body = json!({ "error": self.to_string() });
@@ -204,7 +204,7 @@ impl BadRequest {
 }
 
 fn check(wish: Wish, sample: &Sample) -> Result<(), BadRequest> {
-    match (wish, &sample.x, sample.y) {
+    match (wish, &sample.x, &sample.y) {
         (Wish::Predict, _, Some(_)) => Err(BadRequest::Label),
         (Wish::Predict, None, None) => Err(BadRequest::NoInputs),
         (Wish::Learn, _, None) => Err(BadRequest::NoLabel),
@@ -216,13 +216,14 @@ fn reply_to(node: &mut LocalNode, sample: &Sample) -> Reply {
     match answer_to(node, sample) {
         Ok(answer) => Reply::ok(answer),
         Err(bad) => {
-            Reply { status: status_of(&bad), body: trouble_with(sample, &bad, node.schema.label()) }
+            let body = trouble_with(sample, &bad, &node.schema.label());
+            Reply { status: status_of(&bad), body }
         }
     }
 }
 
 fn answer_to(node: &mut LocalNode, sample: &Sample) -> Result<Value, BadInput> {
-    let mut answer = json!(Predicted::from(node.take(sample)?));
+    let mut answer = json!(node.take(sample)?);
     if let Some(id) = &sample.id {
         answer["id"] = id.as_str().into();
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hedgerow::Node;
-use hedgerow::node::{Answer, BadInput};
+use hedgerow::node::BadInput;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
@@ -17,7 +17,7 @@ use super::dialogue::ServerLink;
 use super::http::Asked;
 use super::input::Input;
 use super::lines::Line;
-use super::output::{Output, Written};
+use super::output::{Output, Predicted, Written};
 use super::rows::Rows;
 use super::sample::{BadRow, Sample, Schema};
 use super::saving::Saving;
@@ -182,13 +182,13 @@ impl LocalNode {
     }
 
     /// Predicts or learns, as the sample asks.
-    pub(super) fn take(&mut self, sample: &Sample) -> Result<Answer, BadInput> {
+    pub(super) fn take(&mut self, sample: &Sample) -> Result<Predicted, BadInput> {
         let node = &mut self.node;
-        let answer = match (&sample.id, &sample.x, sample.y) {
-            (_, Some(x), Some(y)) => node.learn(x, &[y]),
+        let answer = match (&sample.id, &sample.x, &sample.y) {
+            (_, Some(x), Some(y)) => node.learn(x, y),
             (None, Some(x), None) => node.predict(x),
             (Some(id), Some(x), None) => node.predict_later(id, x),
-            (Some(id), None, Some(y)) => node.learn_by_id(id, &[y]),
+            (Some(id), None, Some(y)) => node.learn_by_id(id, y),
             // Samples have inputs, or an id and a label.
             (_, None, _) => Err(BadInput::WrongLength { expected: node.plan().inputs(), found: 0 }),
         }?;
@@ -209,7 +209,7 @@ impl LocalNode {
                 warn!(unseen_texts, "{text:?} is no text that the federation knows");
             }
         }
-        Ok(answer)
+        Ok(self.schema.predicted(&self.node, &answer))
     }
 }
 
@@ -426,7 +426,8 @@ impl Agent {
         };
         match node.take(&sample) {
             Ok(answer) => {
-                let (id, label) = (sample.id.as_deref(), sample.y);
+                let id = sample.id.as_deref();
+                let label = sample.y.as_ref().map(|labels| node.schema.shown(labels));
                 let count = match label {
                     Some(_) => &mut self.counts.learned_lines,
                     None => &mut self.counts.predicted_lines,
@@ -435,7 +436,7 @@ impl Agent {
                 self.output.write(&Written {
                     line: line.number,
                     id,
-                    answer: Some(answer.into()),
+                    answer: Some(answer),
                     label,
                     error: None,
                 });

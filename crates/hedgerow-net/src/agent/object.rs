@@ -70,6 +70,15 @@ fn read_text(schema: &Schema, column: &str, value: &RawValue) -> Result<Option<S
     Ok(cell.into_text())
 }
 
+/// The name of a class: a text, a number or a truth value; none for null.
+fn read_class(value: &RawValue) -> Option<String> {
+    match value.get() {
+        "null" => None,
+        text if text.starts_with('"') => serde_json::from_str(text).ok(),
+        text => Some(text.parse::<f64>().map_or_else(|_| text.to_owned(), |n| n.to_string())),
+    }
+}
+
 /// Reads an object; what is wrong with it goes to `bad`.
 struct Object<'r, 's> {
     schema: &'s Schema,
@@ -88,7 +97,16 @@ impl Object<'_, '_> {
                 self.builder.input(position, key, read_value(self.schema, key, value)?)
             }
             Role::Category => self.builder.category(key, read_text(self.schema, key, value)?),
-            Role::Label => self.builder.label(key, read_value(self.schema, key, value)?),
+            Role::Label(_) if self.schema.has_classes() => {
+                let class = read_class(value).map(|text| self.schema.class(key, &text));
+                self.builder.all_labels(key, class.transpose()?)
+            }
+            Role::Label(target) => {
+                self.builder.label(target, key, read_value(self.schema, key, value)?)
+            }
+            Role::Labels if value.get() == "null" => self.builder.all_labels(key, None),
+            Role::Labels if is_list => self.take_labels(key, value),
+            Role::Labels => Err(not_a_number(key, value.get())),
             Role::Id => self.take_id(value),
             Role::Other => self.schema.check_other(key),
         }
@@ -104,6 +122,18 @@ impl Object<'_, '_> {
             return Err(BadRow::WrongLength { expected, found: values.len() });
         }
         self.builder.inputs(numbers)
+    }
+
+    fn take_labels(&mut self, key: &str, value: &RawValue) -> Result<(), BadRow> {
+        let (expected, column) = (self.schema.targets(), key.to_owned());
+        let values: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(not_an_object)?;
+        if values.len() != expected {
+            return Err(BadRow::WrongLabels { column, expected, found: values.len() });
+        }
+        let read =
+            |(position, value)| read_value(self.schema, &format!("{key}[{position}]"), value);
+        let labels = values.iter().copied().enumerate().map(read).collect::<Result<_, _>>()?;
+        self.builder.all_labels(key, Some(labels))
     }
 
     fn take_id(&mut self, value: &RawValue) -> Result<(), BadRow> {
@@ -150,6 +180,7 @@ impl<'de> Visitor<'de> for Object<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use hedgerow::PlanConfig;
     use proptest::prelude::*;
 
     use super::super::sample::{MAX_ID, Others};
@@ -157,7 +188,7 @@ mod tests {
 
     fn schema(columns: &[&str], target: &str, others: Others) -> Schema {
         let names: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
-        Schema::named(2, &names, target, others)
+        Schema::named(2, &names, &[target], others)
     }
 
     fn weather() -> Schema {
@@ -169,6 +200,7 @@ mod tests {
     }
 
     fn sample(id: Option<&str>, x: Option<[f32; 2]>, y: Option<f32>) -> Sample {
+        let y = y.map(|y| vec![y]);
         Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, ..Sample::default() }
     }
 
@@ -265,6 +297,61 @@ mod tests {
         assert_eq!(read, Ok(sample(None, Some([1.0, 2.0]), None)));
     }
 
+    fn schema_of(config: PlanConfig) -> Schema {
+        let columns = ["temperature", "wind"].map(String::from).to_vec();
+        let plan = hedgerow::Plan::new(config.inputs(2).columns(columns)).unwrap();
+        Schema::new(&plan, Others::Refuse, &[])
+    }
+
+    #[test]
+    fn classes_come_by_name() {
+        let classes = ["no", "true", "3"].map(String::from).to_vec();
+        let schema = schema_of(PlanConfig::default().target("state".into()).classes(classes));
+        let read = |label: &str| {
+            let text = format!(r#"{{"x": [1, 2], "state": {label}}}"#);
+            schema.read_object(text.as_bytes()).map(|sample| sample.y)
+        };
+        assert_eq!(read("\"no\""), Ok(Some(vec![1.0, -1.0, -1.0])));
+        assert_eq!(read("true"), Ok(Some(vec![-1.0, 1.0, -1.0])));
+        assert_eq!(read("3.0"), Ok(Some(vec![-1.0, -1.0, 1.0])));
+        assert_eq!(read("null"), Ok(None));
+        let bad = read("\"maybe\"").unwrap_err();
+        assert_eq!(bad.field(), Some("state"));
+        let message = bad.to_string();
+        assert!(
+            message.contains("\"maybe\" is none of the classes no, true, 3")
+                && message.contains("learning.classes"),
+            "{message}"
+        );
+        assert!(schema.read_object(br#"{"x": [1, 2], "state": 3, "y": 3}"#).is_err());
+    }
+
+    #[test]
+    fn several_labels_come_by_name_or_in_a_list() {
+        let schema = schema_of(PlanConfig::default().target("load,cost".into()).outputs(2));
+        let read = |text: &str| schema.read_object(text.as_bytes()).map(|sample| sample.y);
+        for text in [
+            r#"{"x": [1, 2], "cost": 4, "load": 3}"#,
+            r#"{"x": [1, 2], "y": [3, 4]}"#,
+            r#"{"temperature": 1, "wind": 2, "load": 3, "cost": 4}"#,
+        ] {
+            assert_eq!(read(text), Ok(Some(vec![3.0, 4.0])), "{text}");
+        }
+        for text in [r#"{"x": [1, 2], "y": null}"#, r#"{"x": [1, 2], "load": null}"#] {
+            assert_eq!(read(text), Ok(None), "{text}");
+        }
+        for (text, part) in [
+            (r#"{"x": [1, 2], "load": 3}"#, "all or none"),
+            (r#"{"x": [1, 2], "load": 3, "cost": null}"#, "load, but this federation has"),
+            (r#"{"x": [1, 2], "y": [3]}"#, "y has 1 labels"),
+            (r#"{"x": [1, 2], "y": 3}"#, "3 is not a number"),
+            (r#"{"x": [1, 2], "y": [3, 4], "load": 3}"#, "comes twice"),
+        ] {
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
     #[test]
     fn the_federation_s_own_names_go_first() {
         let schema = schema(&["x", "id"], "y", Others::Refuse);
@@ -300,7 +387,7 @@ mod tests {
             if let Ok(sample) = weather().read_object(&text) {
                 prop_assert!(sample.x.is_some() || (sample.id.is_some() && sample.y.is_some()));
                 prop_assert!(sample.x.is_none_or(|x| x.len() == 2 && x.iter().all(|x| !x.is_infinite())));
-                prop_assert!(sample.y.is_none_or(f32::is_finite));
+                prop_assert!(sample.y.is_none_or(|y| y.iter().all(|y| y.is_finite())));
             }
         }
 

@@ -1,15 +1,14 @@
 //! [`Output`]: predictions as JSON Lines. A separate thread writes them, so that a slow reader
 //! stops the input but never the node.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use hedgerow::learning::Interval;
 use serde::Serialize;
 use tokio::sync::mpsc;
-
-use hedgerow::learning::Interval;
-use hedgerow::node::Answer;
 
 /// Lines that may wait to be written.
 const MAX_UNWRITTEN: usize = 64;
@@ -31,32 +30,41 @@ pub struct Written<'a> {
     /// What was predicted from it.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Predicted>,
-    /// The label that it had.
+    /// The label that it had, or several.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub label: Option<f32>,
+    pub label: Option<Shown>,
     /// Why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// A prediction as it is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Predicted {
     /// ŷ.
-    pub prediction: f32,
+    pub prediction: Shown,
+    /// The probability of each class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probabilities: Option<BTreeMap<String, f32>>,
     /// The round of the model.
     pub round: u64,
     /// Whether there was a model.
     pub known: bool,
-    /// The interval in which the label is expected, if enough is known.
+    /// The interval in which the label is expected, if enough is known; not of several targets.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
 }
 
-impl From<Answer> for Predicted {
-    fn from(Answer { value, round, known, interval }: Answer) -> Self {
-        Self { prediction: value, round, known, interval }
-    }
+/// Labels, or predictions of them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Shown {
+    /// Of one target.
+    Number(f32),
+    /// Of several targets.
+    Numbers(Vec<f32>),
+    /// A class.
+    Class(String),
 }
 
 /// Where predictions go.

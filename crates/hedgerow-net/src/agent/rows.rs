@@ -63,7 +63,8 @@ impl Rows {
 
     /// Whether rows stand under a header that names no label.
     pub fn has_no_labels(&self) -> bool {
-        self.header.as_ref().is_some_and(|header| !header.roles.contains(&Role::Label))
+        let has_label = |header: &Header| header.roles.iter().any(is_label);
+        self.header.as_ref().is_some_and(|header| !has_label(header))
     }
 
     /// What a line says, if it says something. The first line of a file may be a header.
@@ -135,7 +136,7 @@ impl Header {
                     positions.for_each(|(_, position)| is_named[*position] = true);
                 }
                 Role::Other | Role::Inputs => schema.check_other(name)?,
-                Role::Label | Role::Id => {}
+                Role::Label(_) | Role::Labels | Role::Id => {}
             }
         }
         if !schema.has_names() && inputs != schema.inputs() {
@@ -143,7 +144,7 @@ impl Header {
         }
         let shown = || format!("{:?}", shortened(header, 120));
         // Labels that come later have no inputs beside them.
-        if inputs == 0 && !(roles.contains(&Role::Id) && roles.contains(&Role::Label)) {
+        if inputs == 0 && !(roles.contains(&Role::Id) && roles.iter().any(is_label)) {
             return Err(BadRow::NoInputs { header: shown(), known: schema.known().to_owned() });
         }
         let missing = is_named.iter().enumerate().filter(|(_, is_named)| !**is_named);
@@ -187,8 +188,13 @@ impl Header {
                     let text = read_text(&self.lines, name, &cells[position])?;
                     builder.category(name, text)?;
                 }
-                Role::Label => {
-                    builder.label(name, read_cell(&self.lines, name, &cells[position])?)?;
+                Role::Label(_) if schema.has_classes() => {
+                    let class = read_class(&self.lines, &cells[position]);
+                    let labels = class.map(|class| schema.class(name, &class)).transpose()?;
+                    builder.all_labels(name, labels)?;
+                }
+                Role::Label(target) => {
+                    builder.label(target, name, read_cell(&self.lines, name, &cells[position])?)?;
                 }
                 _ => {}
             }
@@ -202,6 +208,19 @@ impl Header {
         let position = self.lines.fields(&readable).count().saturating_sub(1);
         let column = self.names.get(position).map_or_else(String::new, |name| excerpt(name));
         BadRow::NotText { column }
+    }
+}
+
+fn is_label(role: &Role) -> bool {
+    matches!(role, Role::Label(_))
+}
+
+/// The name of the class in a cell; none if it is missing.
+fn read_class(lines: &LineReader, text: &str) -> Option<String> {
+    match lines.cell(text) {
+        Ok(Cell::Missing) => None,
+        Ok(Cell::Number(number)) => Some(number.to_string()),
+        Ok(Cell::Text(_)) | Err(_) => Some(text.trim().to_owned()),
     }
 }
 
@@ -242,7 +261,7 @@ mod tests {
 
     fn schema(columns: &[&str], target: &str, others: Others) -> Schema {
         let names: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
-        Schema::named(2, &names, target, others)
+        Schema::named(2, &names, &[target], others)
     }
 
     fn weather() -> Schema {
@@ -273,6 +292,7 @@ mod tests {
         x: Option<[f32; 2]>,
         y: Option<f32>,
     ) -> Result<Option<Sample>, BadRow> {
+        let y = y.map(|y| vec![y]);
         Ok(Some(Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, ..Sample::default() }))
     }
 
@@ -330,7 +350,7 @@ mod tests {
             .target("y".to_owned());
         let plan = hedgerow::Plan::new(plan).unwrap();
         let schema = Schema::new(&plan, Others::Refuse, &["-99".to_owned(), "gone".to_owned()]);
-        let text = "temperature;sky;y\n2,5;rain;3\n-99; clear ;gone\n1;fog;3\n1;;3\n1;1.0;3\n";
+        let text = "temperature;sky;y\n2,5;rain;3\n-99; clear ;gone\n1;fog;3\n1;;3\n1;1;3\n";
         let rows = read_all(&schema, Format::Csv, text);
         let x = |row: usize| rows[row].as_ref().unwrap().as_ref().unwrap().x.clone().unwrap();
         assert_eq!(x(1), [2.5, 0.0, 1.0, 0.0]);
@@ -395,7 +415,7 @@ mod tests {
             assert!(error.contains(part), "{error}");
             assert_eq!(rows[1], Err(BadRow::NoHeader));
         }
-        let three = Schema::named(3, &["a", "b", "c"].map(String::from), "y", Others::Refuse);
+        let three = Schema::named(3, &["a", "b", "c"].map(String::from), &["y"], Others::Refuse);
         let error = read_all(&three, Format::Csv, "b,y\n1,2")[0].clone().unwrap_err();
         assert_eq!(error.to_string(), "no column \"a\", \"c\"; the header has \"b,y\"");
         let nameless = schema(&[], "", Others::Refuse);

@@ -4,11 +4,15 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use hedgerow::Plan;
+use hedgerow::learning::Classes;
+use hedgerow::node::Answer;
+use hedgerow::{Node, Plan};
 use hedgerow_data::csv::{BadQuotes, LineReader};
 use hedgerow_data::rows::{BadNumber, Cell, usual_markers};
 use hedgerow_data::schema::split_category;
 use hedgerow_data::text::{excerpt, shortened};
+
+use super::output::{Predicted, Shown};
 
 /// Most bytes of an id.
 pub const MAX_ID: usize = 256;
@@ -20,8 +24,8 @@ pub struct Sample {
     pub id: Option<String>,
     /// Inputs in the federation's order; NaN is missing.
     pub x: Option<Vec<f32>>,
-    /// The label.
-    pub y: Option<f32>,
+    /// The labels of all outputs: of several targets, or of a class.
+    pub y: Option<Vec<f32>>,
     /// Inputs that were not named although others were. They are missing, or misspelt.
     pub absent: Vec<usize>,
     /// Texts that the federation doesn't know: all inputs of their columns are zero.
@@ -59,6 +63,26 @@ pub enum BadRow {
         /// What it is, shortened.
         value: String,
     },
+    /// A label that is none of the federation's classes.
+    #[error(
+        "column {column:?}: {value} is none of the classes {known}; a server with another list (learning.classes) begins another run"
+    )]
+    UnknownClass {
+        /// The column.
+        column: String,
+        /// What it is, shortened.
+        value: String,
+        /// The classes.
+        known: String,
+    },
+    /// Some of several labels.
+    #[error("there is a label for {found}, but this federation has {known}: all or none")]
+    SomeLabels {
+        /// The label that is there.
+        found: String,
+        /// Those that it has.
+        known: String,
+    },
     /// A column that the federation doesn't have.
     #[error(
         "there is no column {column:?} (there are {known}); set samples.others to \"ignore\" to pass over it"
@@ -81,6 +105,16 @@ pub enum BadRow {
         /// What a sample has.
         expected: usize,
         /// Numbers in `x`.
+        found: usize,
+    },
+    /// Too many or too few labels in a list.
+    #[error("{column} has {found} labels, but a sample of this federation has {expected}")]
+    WrongLabels {
+        /// The list.
+        column: String,
+        /// What a sample has.
+        expected: usize,
+        /// Labels in the list.
         found: usize,
     },
     /// An id of another type, or too long.
@@ -143,6 +177,7 @@ impl BadRow {
             | Self::NotANumber { column, .. }
             | Self::TooLarge { column, .. }
             | Self::UnknownColumn { column, .. }
+            | Self::UnknownClass { column, .. }
             | Self::Twice { column } => Some(column),
             Self::WrongLength { .. } => Some("x"),
             Self::BadId { .. } => Some("id"),
@@ -167,7 +202,10 @@ pub(super) enum Role {
     Input(usize),
     /// A column of text, which is several inputs.
     Category,
-    Label,
+    /// That of a target, by its position.
+    Label(usize),
+    /// All labels in a list.
+    Labels,
     Id,
     /// All inputs in a list.
     Inputs,
@@ -185,7 +223,9 @@ pub struct Schema {
     missing: Vec<String>,
     /// Reads values of JSON as cells of a table are read.
     cells: LineReader,
-    target: String,
+    /// Names of the targets; one, if labels are classes.
+    targets: Vec<String>,
+    classes: Vec<String>,
     others: Others,
     /// For messages.
     known: String,
@@ -196,11 +236,24 @@ impl Schema {
     /// `missing` are further texts that stand for missing values.
     pub fn new(plan: &Plan, others: Others, missing: &[String]) -> Self {
         let config = plan.config();
-        Self::named(plan.inputs(), &config.columns, &config.target, others).with_missing(missing)
+        let several = config.classes.is_empty() && plan.outputs() > 1;
+        let mut targets: Vec<&str> = vec![&config.target];
+        if several {
+            targets = config.target.split(',').collect();
+            // Without names, labels come in lists.
+            targets.resize(plan.outputs(), "");
+        }
+        let schema = Self::named(plan.inputs(), &config.columns, &targets, others);
+        Self { classes: config.classes.clone(), ..schema }.with_missing(missing)
     }
 
     /// Columns with these names, or so many without.
-    pub(super) fn named(inputs: usize, columns: &[String], target: &str, others: Others) -> Self {
+    pub(super) fn named(
+        inputs: usize,
+        columns: &[String],
+        targets: &[&str],
+        others: Others,
+    ) -> Self {
         let positions =
             columns.iter().enumerate().map(|(position, name)| (name.clone(), position)).collect();
         let mut categories: HashMap<String, HashMap<String, usize>> = HashMap::new();
@@ -218,7 +271,8 @@ impl Schema {
                 raw.push(column);
             }
         }
-        let label = if target.is_empty() { "y" } else { target };
+        let targets: Vec<String> = targets.iter().map(|target| (*target).to_owned()).collect();
+        let label = label_of(&targets);
         let known = if columns.is_empty() {
             format!("x, a list of {inputs} numbers, and the label {label}")
         } else {
@@ -231,7 +285,8 @@ impl Schema {
             categories,
             missing: Vec::new(),
             cells: LineReader::under_header("", &[]),
-            target: target.to_owned(),
+            targets,
+            classes: Vec::new(),
             others,
             known,
         }
@@ -264,14 +319,59 @@ impl Schema {
         self.inputs
     }
 
+    /// How many targets there are.
+    pub(super) fn targets(&self) -> usize {
+        self.targets.len()
+    }
+
     /// The name of an input.
     pub(super) fn column(&self, position: usize) -> Option<&str> {
         self.columns.get(position).map(String::as_str)
     }
 
-    /// The label's name.
-    pub(super) fn label(&self) -> &str {
-        if self.target.is_empty() { "y" } else { &self.target }
+    /// The label's name, or those of several.
+    pub(super) fn label(&self) -> String {
+        label_of(&self.targets)
+    }
+
+    /// The labels as they are shown.
+    pub(super) fn shown(&self, labels: &[f32]) -> Shown {
+        match (Classes::new(self.classes.len()), labels) {
+            (Some(classes), _) => Shown::Class(self.classes[classes.likeliest(labels)].clone()),
+            (None, [label]) => Shown::Number(*label),
+            (None, labels) => Shown::Numbers(labels.to_vec()),
+        }
+    }
+
+    /// What a prediction of a node is, as it is shown.
+    pub(super) fn predicted(&self, node: &Node, answer: &Answer) -> Predicted {
+        let Answer { round, known, interval, class, .. } = *answer;
+        let prediction = match class {
+            Some(class) => Shown::Class(self.classes[class].clone()),
+            None => self.shown(node.values()),
+        };
+        let pairs = self.classes.iter().cloned().zip(node.probabilities().iter().copied());
+        let probabilities = class.map(|_| pairs.collect());
+        let interval = interval.filter(|_| self.targets.len() == 1);
+        Predicted { prediction, probabilities, round, known, interval }
+    }
+
+    /// Whether labels are classes, which may be texts.
+    pub(super) fn has_classes(&self) -> bool {
+        !self.classes.is_empty()
+    }
+
+    /// The labels of a class by its name.
+    pub(super) fn class(&self, column: &str, text: &str) -> Result<Vec<f32>, BadRow> {
+        let class = self.classes.iter().position(|name| name == text);
+        match Classes::new(self.classes.len()).zip(class) {
+            Some((classes, class)) => Ok(classes.labels(class).collect()),
+            None => Err(BadRow::UnknownClass {
+                column: excerpt(column),
+                value: format!("{:?}", excerpt(text)),
+                known: shortened(&self.classes.join(", "), 200),
+            }),
+        }
     }
 
     /// What may be there, for messages.
@@ -292,10 +392,13 @@ impl Schema {
         if self.categories.contains_key(name) {
             return Role::Category;
         }
+        if let Some(target) = self.targets.iter().position(|target| name == target) {
+            return Role::Label(target);
+        }
         match name {
-            _ if name == self.target => Role::Label,
             "x" => Role::Inputs,
-            "y" => Role::Label,
+            "y" if self.targets.len() > 1 => Role::Labels,
+            "y" => Role::Label(0),
             "id" => Role::Id,
             _ => Role::Other,
         }
@@ -312,18 +415,30 @@ impl Schema {
     }
 }
 
+fn label_of(targets: &[String]) -> String {
+    match targets {
+        [one] if !one.is_empty() => one.clone(),
+        [first, ..] if !first.is_empty() => targets.join(", "),
+        _ => "y".to_owned(),
+    }
+}
+
 /// A sample that is being read.
 pub(super) struct Builder<'s> {
     schema: &'s Schema,
     sample: Sample,
-    has_label: bool,
+    /// The label of each target that has come; NaN if it is missing.
+    labels: Vec<Option<f32>>,
+    /// Whether all have come at once.
+    has_labels: bool,
     /// Which inputs have been set; empty as long as none has.
     set: Vec<bool>,
 }
 
 impl<'s> Builder<'s> {
     pub(super) fn new(schema: &'s Schema) -> Self {
-        Self { schema, sample: Sample::default(), has_label: false, set: Vec::new() }
+        let labels = vec![None; schema.targets.len()];
+        Self { schema, sample: Sample::default(), labels, has_labels: false, set: Vec::new() }
     }
 
     pub(super) fn input(
@@ -364,11 +479,36 @@ impl<'s> Builder<'s> {
         Ok(())
     }
 
-    pub(super) fn label(&mut self, column: &str, value: f32) -> Result<(), BadRow> {
-        if std::mem::replace(&mut self.has_label, true) {
+    pub(super) fn label(&mut self, at: usize, column: &str, value: f32) -> Result<(), BadRow> {
+        if self.has_labels || self.labels[at].replace(value).is_some() {
             return Err(BadRow::Twice { column: excerpt(column) });
         }
-        self.sample.y = Some(value).filter(|y| !y.is_nan());
+        Ok(())
+    }
+
+    /// The labels of all outputs; none of them if they are missing.
+    pub(super) fn all_labels(
+        &mut self,
+        column: &str,
+        labels: Option<Vec<f32>>,
+    ) -> Result<(), BadRow> {
+        if self.has_labels || self.labels.iter().any(Option::is_some) {
+            return Err(BadRow::Twice { column: excerpt(column) });
+        }
+        self.has_labels = true;
+        self.sample.y = labels.filter(|labels| !labels.iter().any(|label| label.is_nan()));
+        Ok(())
+    }
+
+    /// The labels of all targets that came one by one.
+    fn take_labels(&mut self) -> Result<(), BadRow> {
+        let known = |label: &Option<f32>| label.is_some_and(|label| !label.is_nan());
+        let Some(found) = self.labels.iter().position(known) else { return Ok(()) };
+        if !self.labels.iter().all(known) {
+            let found = self.schema.targets[found].clone();
+            return Err(BadRow::SomeLabels { found, known: self.schema.label() });
+        }
+        self.sample.y = self.labels.iter().copied().collect();
         Ok(())
     }
 
@@ -383,9 +523,10 @@ impl<'s> Builder<'s> {
         Ok(())
     }
 
-    pub(super) fn finish(self) -> Result<Sample, BadRow> {
+    pub(super) fn finish(mut self) -> Result<Sample, BadRow> {
+        self.take_labels()?;
         let Self { mut sample, set, .. } = self;
-        match (&sample.id, &sample.x, sample.y) {
+        match (&sample.id, &sample.x, &sample.y) {
             (_, None, None) => Err(BadRow::Nothing),
             (None, None, Some(_)) => Err(BadRow::LabelAlone),
             _ => {

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Kernel;
 use hedgerow::importance::ImportanceScope;
-use hedgerow::learning::Loss;
+use hedgerow::learning::{Classes, Loss};
 use hedgerow::method::{METHODS, MethodInfo, MethodSpec};
 use hedgerow::plan::Scaling;
 use hedgerow::random::{CounterRng, Purpose};
@@ -68,6 +68,7 @@ struct LearningConfig {
     columns: Vec<String>,
     inputs: usize,
     target: String,
+    classes: Vec<String>,
     nodes: usize,
     budget: usize,
     scaling: ScalingName,
@@ -140,14 +141,17 @@ impl LearningConfig {
         let method = self.method(config.kernels.len(), others)?;
         let scaling = self.scaling()?;
         let config = config.method(method).inputs(inputs).nodes(self.nodes).budget(self.budget);
+        let outputs = if self.classes.is_empty() { self.targets().count() } else { 1 };
         Ok(config
             .seed(first_seed(self.seed))
             .scaling(scaling)
             .compression(self.compression())
             .personal(personal)
             .importance(self.importance)
+            .outputs(outputs)
             .columns(self.columns)
-            .target(self.target))
+            .target(self.target)
+            .classes(self.classes))
     }
 
     /// Puts an input for each text in the place of columns that hold text.
@@ -189,9 +193,14 @@ impl LearningConfig {
                 format!("{twice:?}"),
             ));
         }
-        if known.contains(&self.target) {
+        if let Some(target) = self.targets().find(|target| known.contains(&(*target).to_owned())) {
             let bound = "other names than that of learning.target";
-            return Err(outside("learning.columns", bound, format!("{:?}", self.target)));
+            return Err(outside("learning.columns", bound, format!("{target:?}")));
+        }
+        let mut targets = HashSet::new();
+        if self.targets().any(|target| !targets.insert(target)) {
+            let bound = "names that are there once";
+            return Err(outside("learning.target", bound, format!("{:?}", self.target)));
         }
         match (self.columns.len(), self.inputs) {
             (0, 0) => {
@@ -207,6 +216,13 @@ impl LearningConfig {
                 inputs,
             )),
         }
+    }
+
+    /// The targets; a class has one.
+    fn targets(&self) -> impl Iterator<Item = &str> {
+        let several = self.classes.is_empty().then(|| self.target.split(','));
+        let one = (!self.classes.is_empty()).then_some(self.target.as_str());
+        several.into_iter().flatten().chain(one)
     }
 
     fn method(&self, kernels: usize, others: OtherMethods<'_>) -> Result<MethodSpec, ConfigError> {
@@ -243,10 +259,15 @@ impl LearningConfig {
     fn ranges(&self) -> Result<Scale, ConfigError> {
         let (columns, known) =
             (&self.columns, self.ranges.keys().cloned().collect::<Vec<_>>().join(", "));
-        let is_named = |name: &String| columns.contains(name) || *name == self.target;
+        // Classes need no range.
+        let targets: Vec<String> = match self.classes.is_empty() {
+            true => self.targets().map(str::to_owned).collect(),
+            false => Vec::new(),
+        };
+        let is_named = |name: &String| columns.contains(name) || targets.contains(name);
         if columns.is_empty()
             || !self.ranges.keys().all(is_named)
-            || self.ranges.len() != columns.len() + 1
+            || self.ranges.len() != columns.len() + targets.len()
         {
             let bound = format!(
                 "one range for each column, which learning.columns must name, and for the label {:?}",
@@ -254,8 +275,10 @@ impl LearningConfig {
             );
             return Err(outside("learning.ranges", bound, format!("of [{known}]")));
         }
+        let named = columns.iter().chain(&targets).map(|name| self.ranges[name].into());
+        let outputs = Classes::new(self.classes.len()).map_or(0, Classes::outputs);
         let ranges: Vec<(f64, f64)> =
-            columns.iter().chain([&self.target]).map(|name| self.ranges[name].into()).collect();
+            named.chain(std::iter::repeat_n((-1.0, 1.0), outputs)).collect();
         Scale::from_ranges(&ranges).map_err(|error| ConfigError::rejected("learning.ranges", error))
     }
 

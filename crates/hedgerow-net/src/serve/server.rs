@@ -58,9 +58,6 @@ pub enum ServeError {
         /// The first difference.
         difference: String,
     },
-    /// Messages carry one model.
-    #[error("a served plan has 1 output, but this one has {0}")]
-    Outputs(usize),
     /// The server's certificate can't be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -133,9 +130,6 @@ impl Server {
             durability,
             ..
         } = settings;
-        if plan.outputs() != 1 {
-            return Err(ServeError::Outputs(plan.outputs()));
-        }
         if identity.is_none() {
             check_plain_text(address)?;
         }

@@ -40,10 +40,7 @@ impl Joined {
             FromServer::Welcome(Welcome { protocol: VERSION, run, node: number, learning }) => {
                 let plan = plan_from_server(&learning, others)
                     .map_err(|error| ConnectError::Plan(error.to_string()))?;
-                match plan.outputs() {
-                    1 => Ok(Self { run, number, plan }),
-                    more => Err(ConnectError::Plan(format!("{more} outputs, and 1 is possible"))),
-                }
+                Ok(Self { run, number, plan })
             }
             FromServer::Welcome(Welcome { protocol, .. }) => Err(ConnectError::Foreign(format!(
                 "it speaks version {protocol}, and this node version {VERSION}"

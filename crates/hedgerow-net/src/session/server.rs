@@ -194,7 +194,11 @@ fn read(
     if !plan.is_plain_up() && message.round == opening.round {
         return reader.read(message, &opening.references, plan.most_numbers(), uploads);
     }
-    uploads.resize_with(message.heads.len(), Upload::default);
+    let (expected, found) = (plan.outputs(), message.heads.len());
+    if found != expected {
+        return Err(Rejected::WrongLength { expected, found });
+    }
+    uploads.resize_with(found, Upload::default);
     for (upload, head) in uploads.iter_mut().zip(&message.heads) {
         (upload.round, upload.vote) = (message.round, head.vote);
         match &head.numbers {

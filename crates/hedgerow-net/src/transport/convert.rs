@@ -22,10 +22,10 @@ pub fn from_node_to_wire(message: FromNode) -> wire::FromNode {
             from_node::Message::Hello(wire::Hello { protocol, name, run, software })
         }
         FromNode::Message(ToServer::Upload(UploadMessage { round, heads, errors })) => {
-            let head = heads.into_iter().next();
-            let (vote, numbers) =
-                head.map_or((None, Numbers::Plain(Vec::new())), |head| (head.vote, head.numbers));
-            let (numbers, _) = numbers_to_wire(numbers);
+            let mut heads = heads.into_iter().map(|UploadHead { vote, numbers }| {
+                wire::UploadHead { vote, numbers: numbers_to_wire(numbers) }
+            });
+            let wire::UploadHead { vote, numbers } = heads.next().unwrap_or_default();
             let Errors { samples, squared_error } = errors;
             from_node::Message::Upload(wire::Upload {
                 round,
@@ -33,6 +33,7 @@ pub fn from_node_to_wire(message: FromNode) -> wire::FromNode {
                 numbers,
                 samples,
                 squared_error,
+                more: heads.collect(),
             })
         }
         FromNode::Message(ToServer::Report(Report { numbers })) => {
@@ -55,10 +56,14 @@ pub fn from_node_from_wire(
             FromNode::Hello(Hello { protocol, name, run, software })
         }
         from_node::Message::Upload(upload) => {
-            let wire::Upload { round, vote, numbers, samples, squared_error } = upload;
-            let numbers = numbers_from_wire(&numbers, !is_plain_up, most)?;
+            let wire::Upload { round, vote, numbers, samples, squared_error, more } = upload;
+            let head = |wire::UploadHead { vote, numbers }| {
+                let numbers = numbers_from_wire(&numbers, !is_plain_up, most)?;
+                Ok(UploadHead { vote, numbers })
+            };
+            let heads = [wire::UploadHead { vote, numbers }].into_iter().chain(more).map(head);
             let (heads, errors) =
-                (vec![UploadHead { vote, numbers }], Errors { samples, squared_error });
+                (heads.collect::<Result<_, _>>()?, Errors { samples, squared_error });
             ToServer::Upload(UploadMessage { round, heads, errors }).into()
         }
         from_node::Message::Report(wire::Report { numbers: bytes }) => {
@@ -77,18 +82,22 @@ pub fn from_server_to_wire(message: FromServer) -> wire::FromServer {
             from_server::Message::Welcome(wire::Welcome { protocol, run, node, learning })
         }
         FromServer::Message(ToNode::Broadcast(BroadcastMessage { round, heads, taken })) => {
-            let head = heads.into_iter().next();
-            let (kernels, numbers) = head
-                .map_or((None, Numbers::Plain(Vec::new())), |head| (head.kernels, head.numbers));
-            let (numbers, compressed) = numbers_to_wire(numbers);
-            let kernels =
-                kernels.map(|Selection { current, next }| wire::Selection { current, next });
+            let is_compressed =
+                |head: &BroadcastHead| matches!(head.numbers, Numbers::Compressed(_));
+            let compressed = heads.first().is_some_and(is_compressed);
+            let mut heads = heads.into_iter().map(|BroadcastHead { kernels, numbers }| {
+                let kernels =
+                    kernels.map(|Selection { current, next }| wire::Selection { current, next });
+                wire::BroadcastHead { kernels, numbers: numbers_to_wire(numbers) }
+            });
+            let wire::BroadcastHead { kernels, numbers } = heads.next().unwrap_or_default();
             from_server::Message::Broadcast(wire::Broadcast {
                 round,
                 kernels,
                 numbers,
                 compressed,
                 taken,
+                more: heads.collect(),
             })
         }
         FromServer::Message(ToNode::Scale(ScaleMessage { version, scale })) => {
@@ -108,11 +117,16 @@ pub fn from_server_from_wire(message: wire::FromServer) -> Result<FromServer, Re
             FromServer::Welcome(Welcome { protocol, run, node, learning })
         }
         from_server::Message::Broadcast(broadcast) => {
-            let wire::Broadcast { round, kernels, numbers, compressed, taken } = broadcast;
-            let kernels =
-                kernels.map(|wire::Selection { current, next }| Selection { current, next });
-            let numbers = numbers_from_wire(&numbers, compressed, usize::MAX)?;
-            let heads = vec![BroadcastHead { kernels, numbers }];
+            let wire::Broadcast { round, kernels, numbers, compressed, taken, more } = broadcast;
+            let head = |wire::BroadcastHead { kernels, numbers }| {
+                let kernels =
+                    kernels.map(|wire::Selection { current, next }| Selection { current, next });
+                let numbers = numbers_from_wire(&numbers, compressed, usize::MAX)?;
+                Ok(BroadcastHead { kernels, numbers })
+            };
+            let heads =
+                [wire::BroadcastHead { kernels, numbers }].into_iter().chain(more).map(head);
+            let heads = heads.collect::<Result<_, _>>()?;
             ToNode::Broadcast(BroadcastMessage { round, heads, taken }).into()
         }
         from_server::Message::Scale(wire::Scale { version, scale }) => {
@@ -124,11 +138,10 @@ pub fn from_server_from_wire(message: wire::FromServer) -> Result<FromServer, Re
     })
 }
 
-/// Numbers as bytes, and whether they are compressed.
-fn numbers_to_wire(numbers: Numbers) -> (bytes::Bytes, bool) {
+fn numbers_to_wire(numbers: Numbers) -> bytes::Bytes {
     match numbers {
-        Numbers::Plain(numbers) => (numbers_to_bytes(&numbers), false),
-        Numbers::Compressed(bytes) => (bytes.into(), true),
+        Numbers::Plain(numbers) => numbers_to_bytes(&numbers),
+        Numbers::Compressed(bytes) => bytes.into(),
     }
 }
 

@@ -165,7 +165,7 @@ mod server {
     /// The service of a hub, with its limits.
     pub fn service(hub: Arc<Hub>) -> Service {
         let most = match hub.limits().message_bytes {
-            0 => 4 * hub.plan().most_numbers() + HEAD_BYTES,
+            0 => hub.plan().outputs() * (4 * hub.plan().most_numbers() + HEAD_BYTES),
             most => most,
         };
         wire::federation_server::FederationServer::new(Join { hub }).max_decoding_message_size(most)

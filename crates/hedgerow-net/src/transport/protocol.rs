@@ -79,6 +79,7 @@ mod tests {
             numbers: numbers_to_bytes(&[1.0; 100]),
             samples: 1,
             squared_error: 0.5,
+            more: Vec::new(),
         };
         let message = wire::FromNode::from(wire::from_node::Message::Upload(upload));
         // Five bytes of gRPC before a message, nine of HTTP/2 before those.

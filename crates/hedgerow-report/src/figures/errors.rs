@@ -102,7 +102,7 @@ pub(crate) fn errors(results: &Results, error: Error) -> Option<Errors> {
 fn error_course(measure: Measure, method: &MethodResult, error: Error) -> Vec<Point> {
     let values = match (error, measure) {
         (Error::Running, _) => measure.course(method),
-        (Error::Windowed, Measure::Mse) => &method.curve.mse_window,
+        (Error::Windowed, Measure::Mse | Measure::ErrorRate) => &method.curve.mse_window,
         (Error::Windowed, Measure::Loss) => &[],
     };
     points(&method.curve.rounds, values)

@@ -135,7 +135,7 @@ fn errors_over_time(results: &Results) -> Option<ChartSection> {
     let measure = Measure::of(results);
     let heading = match measure {
         Measure::Mse => "Error over time".to_owned(),
-        Measure::Loss => format!("{} over time", measure.title(results)),
+        Measure::ErrorRate | Measure::Loss => format!("{} over time", measure.title(results)),
     };
     let mut section = ChartSection {
         id: "mse",

@@ -8,7 +8,7 @@ use crate::figures::{palette, series};
 use crate::table::or_nothing;
 use hedgerow::method::Reference;
 use hedgerow_lab::measure::Measure;
-use hedgerow_lab::results::{MethodResult, Moments, Results};
+use hedgerow_lab::results::{ClassResult, MethodResult, Moments, Results};
 
 /// What stands in a cell and what it is sorted by; empty cells come last.
 struct SortedCell {
@@ -112,16 +112,21 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
             spread(measure.is_known_for(m).then_some(m.mean_loss), trials)
         }));
     }
-    if any(|m| m.error_rate.is_some()) {
-        columns.push(column("Wrong signs", "share of predictions with the wrong sign", |m| {
-            optional(m.error_rate.map(|rate| rate.mean), percent)
-        }));
-    }
-    // The scores of a classifier are not meant to be near the labels.
-    if results.loss != "logistic" {
-        let meaning = "mean squared error over every prediction of every node";
+    if measure == Measure::ErrorRate {
+        columns.extend(class_measures(results));
+    } else {
+        let meaning = match results.targets.is_empty() {
+            true => "mean squared error over every prediction of every node",
+            false => "mean over targets, each in units of its standard deviation",
+        };
         columns.push(column("MSE", meaning, move |m| spread(Some(m.mse), trials)));
         columns.extend(known_measures(results));
+        for (at, target) in results.targets.iter().enumerate() {
+            let meaning = "root of the mean squared error of this target, in its own unit";
+            columns.push(column(&format!("RMSE, {target}"), meaning, move |m| {
+                optional(m.targets.get(at).map(|one| one.mse.sqrt()), |rmse| significant(rmse, 3))
+            }));
+        }
         let heading = format!("MSE, last {}", results.window);
         columns.push(column(&heading, "the same over the last rounds", move |m| {
             spread(m.mse_last_window, trials)
@@ -149,10 +154,46 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
     columns
 }
 
+/// Measures of classes.
+fn class_measures(results: &Results) -> Vec<Column<'_>> {
+    type Part = fn(&ClassResult) -> f64;
+    let part = |heading: &str, meaning, part: Part, write: fn(f64) -> String| {
+        column(heading, meaning, move |m| {
+            optional(m.classes.as_ref().map(part).filter(|value| value.is_finite()), write)
+        })
+    };
+    let share: fn(f64) -> String = |share| format!("{}%", fixed(100.0 * share, 1));
+    let last = format!("Wrong, last {}", results.window);
+    vec![
+        part("Accuracy", "share of right classes", |c| c.accuracy.mean, share),
+        part(
+            "Balanced accuracy",
+            "mean over classes of the share of each that is found",
+            |c| c.balanced_accuracy.mean,
+            share,
+        ),
+        part(
+            "Log loss",
+            "mean of -ln of the right class's probability",
+            |c| c.log_loss.mean,
+            |loss| significant(loss, 3),
+        ),
+        part(
+            "AUC",
+            "0.5 is chance, 1 is perfect order; over classes, one against the others",
+            |c| c.auc.mean,
+            |auc| fixed(auc, 3),
+        ),
+        column(&last, "share of wrong classes in the last rounds", move |m| {
+            optional(m.mse_last_window.map(|rate| rate.mean), share)
+        }),
+    ]
+}
+
 /// Measures that people know besides the MSE.
 fn known_measures(results: &Results) -> Vec<Column<'_>> {
     let mut columns = vec![
-        column("RMSE", "root of the MSE, in the unit of the label", |m| {
+        column("RMSE", "root of the MSE, in the same unit", |m| {
             optional(Some(m.mse.mean.sqrt()), |rmse| significant(rmse, 3))
         }),
         column("MAE", "mean absolute error", |m| {
@@ -228,10 +269,9 @@ mod tests {
     fn every_row_has_a_cell_for_every_heading() {
         let mut results = results(5, 10, 3);
         results.participation = "a tenth of the uploads was lost".into();
-        results.methods[0].error_rate = Some(Moments { mean: 0.1, sd: 0.0 });
         let table = table(&results);
         let columns = table.matches("<th scope=\"col\"").count() - 1;
-        assert_eq!(columns, 16);
+        assert_eq!(columns, 15);
         assert_eq!(table.matches("<td").count(), columns * results.methods.len());
     }
 
@@ -269,9 +309,9 @@ mod tests {
         assert_eq!(headings(&results)[..5], ["MSE", "RMSE", "MAE", "R²", "MSE, last 100"]);
         results.loss = "huber".into();
         assert_eq!(headings(&results)[..3], ["Loss", "MSE", "RMSE"]);
-        results.loss = "logistic".into();
-        results.methods[0].error_rate = Some(Moments { mean: 0.1, sd: 0.0 });
-        assert_eq!(headings(&results)[..3], ["Loss", "Wrong signs", "Kernel"]);
+        results.classes = vec!["no".into(), "yes".into()];
+        let expected = ["Accuracy", "Balanced accuracy", "Log loss", "AUC", "Wrong, last 100"];
+        assert_eq!(headings(&results)[..5], expected);
     }
 
     #[test]

@@ -39,11 +39,11 @@ pub(super) fn verdict(results: &Results) -> String {
     comparisons.into_iter().chain(rest.into_iter().flatten()).collect::<Vec<_>>().join(" ")
 }
 
-/// A value of the measure, and of the share of wrong signs where there is one.
+/// A value of the measure, and of the log loss of classes.
 fn value(results: &Results, method: &MethodResult) -> String {
     let value = with_spread(Measure::of(results).moments(method), results.trials);
-    match method.error_rate {
-        Some(rate) => format!("{value}, {} wrong signs", percent(rate.mean)),
+    match method.classes {
+        Some(classes) => format!("{value}, log loss {}", significant(classes.log_loss.mean, 3)),
         None => value,
     }
 }
@@ -173,7 +173,9 @@ fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
 /// What `level` means; nothing if nothing is.
 fn meaning_of_level(results: &Results, sentences: &[String]) -> Option<String> {
     let meaning = match Measure::of(results) {
-        Measure::Mse => "the mean difference between the same trials is within two standard errors",
+        Measure::Mse | Measure::ErrorRate => {
+            "the mean difference between the same trials is within two standard errors"
+        }
         Measure::Loss => "the means differ by no more than two standard errors of unpaired trials",
     };
     let said = results.trials > 1
@@ -351,12 +353,8 @@ mod tests {
         results.loss = "logistic".into();
         results.methods[0].mse.mean = f64::INFINITY;
         results.methods[0].mean_loss = Moments { mean: 0.5, sd: 0.001 };
-        results.methods[0].error_rate = Some(Moments { mean: 0.125, sd: 0.0 });
         let verdict = verdict(&results);
-        assert!(
-            verdict.contains("mk reached a mean logistic loss of 0.500 ± 0.0010, 12% wrong signs"),
-            "{verdict}"
-        );
+        assert!(verdict.contains("mk reached a mean logistic loss of 0.500 ± 0.0010"), "{verdict}");
         assert!(
             verdict.contains("its mean logistic loss was 79.4 times that of naive."),
             "{verdict}"

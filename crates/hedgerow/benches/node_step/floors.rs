@@ -73,9 +73,9 @@ impl Units {
         let plan = Plan::new(config.nodes(NODES).memory(SAMPLES * 4 * (INPUTS + 4))).unwrap();
         let nodes = (0..NODES as u32).map(|id| plan.node_method(id)).collect();
         let mut federation = Self { nodes, server: plan.server_method(), plan, round: 0 };
-        (0..60).for_each(|_| _ = federation.round(SAMPLES / 40));
         // Units come a group at a time.
-        let grew = (0..600).filter(|_| federation.round(1).kind == Some(RoundKind::Growth));
+        let samples = (0..660).map(|round| if round < 60 { SAMPLES / 40 } else { 1 });
+        let grew = samples.filter(|n| federation.round(*n).kind == Some(RoundKind::Growth));
         assert_eq!(grew.count(), UNITS / GROUP, "groups of units");
         federation
     }

@@ -259,22 +259,7 @@ impl Node {
             return Ok(());
         }
         match old {
-            Some(old) => {
-                for (output, head) in self.heads.iter_mut().enumerate() {
-                    if let Some(rescaling) = self.plan.rescaling(&old, &scale, output) {
-                        head.rescale(&rescaling);
-                        if output == 0 {
-                            self.importance.iter_mut().for_each(|one| one.rescale(&rescaling));
-                        }
-                        self.own
-                            .get_mut(output)
-                            .into_iter()
-                            .for_each(|own| own.rescale(&rescaling));
-                        // What was owed was in another scale.
-                        self.encoders.get_mut(output).into_iter().for_each(Encoder::forget);
-                    }
-                }
-            }
+            Some(old) => self.rescale(&self.plan.rescalings(&old, &scale)),
             // On a new connection the round comes first.
             None if self.raw().link.is_in_step => self.learn_held(),
             None => {}

@@ -19,6 +19,9 @@ pub struct Answer {
     pub known: bool,
     /// The range in which the label of the first output is expected; see [`super::Node::interval`].
     pub interval: Option<Interval>,
+    /// The likeliest class, counted from 0, if labels are classes. [`super::Node::probabilities`]
+    /// has the probability of each.
+    pub class: Option<usize>,
 }
 
 /// Why a sample or a label was not taken; nothing changed.
@@ -72,7 +75,7 @@ pub struct NodeTally {
     /// Labels that were learned from.
     pub samples: u64,
     /// Sum of the squared errors of their predictions, in the label's own unit and averaged over
-    /// outputs; those before the first scale don't count.
+    /// outputs; of classes, the number of wrong ones. Those before the first scale don't count.
     pub squared_error: f64,
     /// How many count in that sum.
     pub scored: u64,
@@ -89,7 +92,8 @@ pub struct NodeTally {
 }
 
 impl NodeTally {
-    /// Mean squared error so far; 0 before the first prediction that counts.
+    /// Mean squared error so far, or share of wrong classes; 0 before the first prediction that
+    /// counts.
     pub fn mse(&self) -> f64 {
         if self.scored == 0 { 0.0 } else { self.squared_error / self.scored as f64 }
     }

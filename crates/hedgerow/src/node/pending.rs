@@ -29,7 +29,7 @@ pub(super) struct Pending {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Prediction {
     pub(super) x: Vec<f32>,
-    /// Of each output.
+    /// What the node keeps of a prediction: one number for each output, or two of classes.
     pub(super) values: Vec<f32>,
     pub(super) round: u64,
     pub(super) known: bool,
@@ -76,10 +76,10 @@ impl Pending {
         Some(prediction)
     }
 
-    pub(super) fn is_sound(&self, inputs: usize, outputs: usize) -> bool {
+    pub(super) fn is_sound(&self, inputs: usize, values: usize) -> bool {
         let is_sample = |(id, Waiting { turn, prediction }): (&String, &Waiting)| {
             id.len() <= MAX_ID
-                && (prediction.x.len(), prediction.values.len()) == (inputs, outputs)
+                && (prediction.x.len(), prediction.values.len()) == (inputs, values)
                 && prediction.values.iter().all(|value| value.is_finite())
                 && *turn < u64::MAX
                 && self.order.get(turn) == Some(id)

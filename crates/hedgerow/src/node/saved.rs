@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pending::{Pending, Prediction};
 use super::{Held, Node, NodeTally, State, UnackedErrors};
-use crate::learning::ErrorQuantiles;
+use crate::learning::{Calibration, ErrorQuantiles};
 use crate::limits::MAX_HELD;
 use crate::message::{NodeId, Report};
 use crate::own_layer::OwnLayer;
@@ -16,7 +16,7 @@ use crate::plan::Plan;
 use crate::scaling::NodeScaling;
 use crate::state::{BadState, StateKind, read_body};
 
-const KIND: StateKind = StateKind::new("node").version(5);
+const KIND: StateKind = StateKind::new("node").version(6);
 
 #[derive(Serialize, Deserialize)]
 struct Saved<S> {
@@ -28,6 +28,7 @@ struct Saved<S> {
     state: S,
     /// What it knows of its errors; empty where that starts afresh.
     errors: Vec<ErrorQuantiles>,
+    calibration: Calibration,
 }
 
 impl Node {
@@ -35,33 +36,42 @@ impl Node {
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
         match &self.raw {
-            Some(raw) => self.save_parts(&raw.scaling, &raw.state, raw.errors.clone()),
-            None => self.save_with(&self.plan.node_scaling(), Vec::new()),
+            Some(raw) => {
+                let kept = (raw.errors.clone(), raw.calibration.clone());
+                self.save_parts(&raw.scaling, &raw.state, kept)
+            }
+            None => self.save_with(&self.plan.node_scaling(), Vec::new(), Calibration::default()),
         }
     }
 
     /// The same for a node that is given features, with what its driver has kept for it: the
-    /// scaling of its samples, and the errors of each output, or nothing of them. A plan with this
-    /// scaling restores it.
+    /// scaling of its samples, the errors of each output, or nothing of them, and what makes
+    /// probabilities of classes. A plan with this scaling restores it.
     #[must_use]
-    pub fn save_with(&self, scaling: &NodeScaling, errors: Vec<ErrorQuantiles>) -> Vec<u8> {
-        self.save_parts(scaling, &State::default(), errors)
+    pub fn save_with(
+        &self,
+        scaling: &NodeScaling,
+        errors: Vec<ErrorQuantiles>,
+        calibration: Calibration,
+    ) -> Vec<u8> {
+        self.save_parts(scaling, &State::default(), (errors, calibration))
     }
 
     fn save_parts(
         &self,
         scaling: &NodeScaling,
         state: &State,
-        errors: Vec<ErrorQuantiles>,
+        (errors, calibration): (Vec<ErrorQuantiles>, Calibration),
     ) -> Vec<u8> {
         let heads = self.heads.iter().map(|head| head.save()).collect();
         let own = self.own.iter().map(OwnLayer::save).collect();
-        KIND.save(&Saved { id: self.id, heads, own, scaling: scaling.save(), state, errors })
+        let scaling = scaling.save();
+        KIND.save(&Saved { id: self.id, heads, own, scaling, state, errors, calibration })
     }
 
     /// Continues from a saved state of the same plan, without a connection.
     pub fn restore(plan: &Plan, saved: &[u8]) -> Result<Self, BadState> {
-        let Saved { id, heads, own, scaling, state, errors } = KIND
+        let Saved { id, heads, own, scaling, state, errors, calibration } = KIND
             .restore_any(saved, &[(4, read_version_4)], |_: &Saved<State>| true)
             .or_else(|error| Unversioned::read(saved).ok_or(error))?;
         let (inputs, outputs) = (plan.inputs(), plan.outputs());
@@ -70,10 +80,11 @@ impl Node {
         let is_sound = heads.len() == outputs
             && state.held.len() <= MAX_HELD
             && state.held.iter().all(fits)
-            && state.pending.is_sound(inputs, outputs)
+            && state.pending.is_sound(inputs, plan.values())
             && (own.len() == layers || own.is_empty())
             && (errors.len() == outputs || errors.is_empty())
             && errors.iter().all(ErrorQuantiles::is_sound)
+            && calibration.is_sound()
             && state.unacked.squared_error.is_finite()
             && state.told.is_none_or(|(_, told)| told.squared_error.is_finite())
             && state.tally.squared_error.is_finite();
@@ -86,7 +97,7 @@ impl Node {
         }
         let raw = node.raw();
         raw.scaling.restore(&scaling)?;
-        raw.state = state;
+        (raw.state, raw.calibration) = (state, calibration);
         raw.errors.iter_mut().zip(errors).for_each(|(fresh, saved)| *fresh = saved);
         for (layer, saved) in node.own.iter_mut().zip(&own) {
             layer.restore(saved)?;
@@ -126,7 +137,8 @@ fn read_version_4(body: &[u8]) -> Result<Saved<State>, BadState> {
     let Version4 { id, heads, scaling, state } = read_body(body)?;
     let StateOfVersion4 { run, pending, held, learned, unacked, told, tally, report, .. } = state;
     let state = State { run, pending, held, learned, unacked, told, tally, report };
-    Ok(Saved { id, heads, own: Vec::new(), scaling, state, errors: Vec::new() })
+    let (own, errors, calibration) = (Vec::new(), Vec::new(), Calibration::default());
+    Ok(Saved { id, heads, own, scaling, state, errors, calibration })
 }
 
 /// Nodes as they were saved before their states had a version.
@@ -186,7 +198,8 @@ impl Unversioned {
             report: old.report,
         };
         let (heads, own, errors) = (vec![old.head], Vec::new(), Vec::new());
-        Some(Saved { id: old.id, heads, own, scaling: old.scaling, state, errors })
+        let (scaling, calibration) = (old.scaling, Calibration::default());
+        Some(Saved { id: old.id, heads, own, scaling, state, errors, calibration })
     }
 }
 

@@ -81,7 +81,7 @@ plan_config! {
     method: MethodSpec = MethodSpec::default(),
     /// Numbers in a sample, d.
     inputs: usize = 1,
-    /// Labels of a sample, q.
+    /// Labels of a sample, q. If there are classes, their number decides.
     outputs: usize = 1,
     /// Nodes in the federation, K.
     nodes: usize = 20,
@@ -129,8 +129,10 @@ plan_config! {
     column_groups: Vec<usize> = Vec::new(),
     /// Names of the inputs, in order; empty where samples come without names.
     columns: Vec<String> = Vec::new(),
-    /// Name of the label.
+    /// Name of the label, or names of several, joined by commas.
     target: String = String::new(),
+    /// Names of the classes, if labels are classes: label 0 is the first; empty for numbers.
+    classes: Vec<String> = Vec::new(),
 }
 
 impl PlanConfig {
@@ -144,6 +146,11 @@ impl PlanConfig {
             seed: self.seed,
             amplitude: self.amplitude,
         }
+    }
+
+    /// Whether labels are classes, which must not be scaled.
+    pub(super) fn has_raw_labels(&self) -> bool {
+        self.loss == Loss::Logistic || !self.classes.is_empty()
     }
 
     /// The numbers that the two halves of its method need.
@@ -181,6 +188,8 @@ struct Written {
     personal: bool,
     columns: Vec<String>,
     target: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    classes: Vec<String>,
     #[serde(default = "one", skip_serializing_if = "is_one")]
     outputs: usize,
     #[serde(default, skip_serializing_if = "ImportanceScope::is_none")]
@@ -210,7 +219,8 @@ impl From<PlanConfig> for Written {
         let personal = config.personal.unwrap_or_else(prefers);
         let revision = info.map_or(1, |info| info.revision as usize);
         let (setup, features) = (config.numbers(), config.feature_spec());
-        let PlanConfig { method, scaling, compression, columns, target, outputs, .. } = config;
+        let PlanConfig { method, scaling, compression, columns, target, classes, outputs, .. } =
+            config;
         let PlanConfig { importance, column_groups, .. } = config;
         Self {
             method,
@@ -221,6 +231,7 @@ impl From<PlanConfig> for Written {
             personal,
             columns,
             target,
+            classes,
             outputs,
             importance,
             column_groups,
@@ -288,6 +299,7 @@ impl TryFrom<Written> for PlanConfig {
             column_groups: written.column_groups,
             columns: written.columns,
             target: written.target,
+            classes: written.classes,
         })
     }
 }

@@ -159,9 +159,9 @@ impl Scale {
         Self { form: kind.into(), axes: (0..summary.columns()).map(axis).collect() }
     }
 
-    /// The same with labels left as they are.
-    pub fn with_raw_labels(mut self) -> Self {
-        self.set_raw(1);
+    /// The same with the last columns, which are so many labels, left as they are.
+    pub fn with_raw_labels(mut self, labels: usize) -> Self {
+        self.set_raw(labels);
         self
     }
 

@@ -84,6 +84,17 @@ pub struct Upload {
     pub samples: u32,
     #[prost(float, tag = "5")]
     pub squared_error: f32,
+    /// The parts of outputs after the first, which has the vote and the numbers above.
+    #[prost(message, repeated, tag = "6")]
+    pub more: ::prost::alloc::vec::Vec<UploadHead>,
+}
+/// The part of an upload that belongs to one output.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadHead {
+    #[prost(uint32, optional, tag = "1")]
+    pub vote: ::core::option::Option<u32>,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub numbers: ::prost::bytes::Bytes,
 }
 /// A summary of the node's raw samples, from which scales are computed. Little-endian f32.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -109,6 +120,17 @@ pub struct Broadcast {
     /// The last round in which an upload of the receiver was accepted; 0 if none is known.
     #[prost(uint64, tag = "5")]
     pub taken: u64,
+    /// The parts of outputs after the first, which has the kernels and the numbers above.
+    #[prost(message, repeated, tag = "6")]
+    pub more: ::prost::alloc::vec::Vec<BroadcastHead>,
+}
+/// The part of a broadcast that belongs to one output; compressed if the first is.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BroadcastHead {
+    #[prost(message, optional, tag = "1")]
+    pub kernels: ::core::option::Option<Selection>,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub numbers: ::prost::bytes::Bytes,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Selection {

@@ -116,7 +116,7 @@ fn what_still_fits_is_kept() {
 
 #[test]
 fn labels_can_be_left_alone() {
-    let scale = Scale::from_summary(ScaleKind::Spread, &even(3.0, 9.0), None).with_raw_labels();
+    let scale = Scale::from_summary(ScaleKind::Spread, &even(3.0, 9.0), None).with_raw_labels(1);
     assert_eq!((scale.scale_label(-1.0), scale.unscale_label(0.25)), (-1.0, 0.25));
     assert!(scale.scale_input(0, 9.0) < 1.0);
 }

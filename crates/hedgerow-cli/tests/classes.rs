@@ -1,0 +1,96 @@
+//! From a file with text labels to an answer, predictions and a federation.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fmt::Write;
+
+use crate::process::{assert_refused, hedgerow, json};
+
+fn machines() -> String {
+    let mut text = String::from("heat,shake,power,state\n");
+    for t in 0..400 {
+        let (heat, shake) = ((f64::from(t) * 0.7).sin(), (f64::from(t) * 1.3).cos());
+        let state = if heat > 0.4 {
+            "hot"
+        } else if shake > 0.2 {
+            "loose"
+        } else {
+            "fine"
+        };
+        writeln!(text, "{heat},{shake},{},{state}", 50.0 * heat * shake).unwrap();
+    }
+    text
+}
+
+#[test]
+fn a_file_with_text_labels_gives_an_answer_and_predictions() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("machines.csv"), machines()).unwrap();
+    let flags = ["--data", "machines.csv", "--target", "state", "--nodes", "4", "--trials", "1"];
+    let output = hedgerow(
+        folder,
+        &[&["simulate"], &flags[..], &["--predictions", "predictions.csv"]].concat(),
+    );
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(output.status.success(), "{text}");
+    for part in
+        ["the share of wrong classes", "accuracy", "log loss", "AUC", "classes: fine, hot, loose"]
+    {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let predictions = std::fs::read_to_string(folder.join("predictions.csv")).unwrap();
+    let heading = "row,time,node,method,truth,prediction,probability_fine,probability_hot,\
+                   probability_loose";
+    assert_eq!(predictions.lines().next(), Some(heading));
+    let page = std::fs::read_to_string(folder.join("hedgerow-out/report.html")).unwrap();
+    assert!(
+        page.contains("Balanced accuracy") && page.contains("Share of wrong classes over time")
+    );
+    let found = json(&hedgerow(
+        folder,
+        &[&["simulate"], &flags[..], &["--json", "--method", "mean,tr", "--seed", "2"]].concat(),
+    ));
+    assert!(found["methods"][1]["classes"]["accuracy"]["mean"].as_f64().unwrap() > 0.75, "{found}");
+    let several = ["--target", "power,heat", "--features", "shake", "--method", "mean"];
+    let found = json(&hedgerow(
+        folder,
+        &[&["simulate", "--json", "--data", "machines.csv", "--nodes", "4"], &several[..]].concat(),
+    ));
+    assert_eq!(found["methods"][0]["targets"][1]["target"], "heat", "{found}");
+    let both = ["--target", "heat", "--series", "heat,power"];
+    let elsewhere = tempfile::tempdir().unwrap();
+    let output = hedgerow(elsewhere.path(), &[&["simulate"], &both[..]].concat());
+    let parts = ["data.series", "at every node", "a node of each"];
+    assert_refused(&output, 2, &parts, elsewhere.path());
+}
+
+#[test]
+fn a_federation_with_classes_equals_its_simulation() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("machines.csv"), machines()).unwrap();
+    let output = hedgerow(
+        folder.path(),
+        &[
+            "demo",
+            "--data",
+            "machines.csv",
+            "--target",
+            "state",
+            "--method",
+            "gr",
+            "--nodes",
+            "3",
+            "--scaling",
+            "none",
+            "--rounds",
+            "60",
+            "--rate",
+            "1000",
+            "--json",
+        ],
+    );
+    let found = json(&output);
+    assert_eq!(found["mse"], found["simulated_mse"], "{found}");
+    assert!(found["mse"].as_f64().unwrap() < 0.4 && found["samples"] == 180, "{found}");
+}

@@ -123,7 +123,8 @@ fn inputs(schema: &TableSchema) -> String {
     });
     let past = schema.targets.iter().chain(&schema.lagged).filter(|_| schema.lags > 0);
     let past = past.map(|name| format!("{} past values of {}", schema.lags, excerpt(name)));
-    let all: Vec<String> = own.chain(past).collect();
+    let calendar = schema.calendar.iter().map(|cycle| format!("{} of its time", cycle.name()));
+    let all: Vec<String> = own.chain(past).chain(calendar).collect();
     let of_origin = schema.exogenous == Exogenous::Origin && !schema.inputs.is_empty();
     let when = if of_origin { "; columns are of the row that the forecast is made in" } else { "" };
     all.join(", ") + when

@@ -116,7 +116,16 @@ fn a_stored_node_says_what_a_longer_run_says_of_its_next_row() {
 #[test]
 fn lags_and_horizons_are_part_of_a_model() {
     let folder = with_tables();
-    let past = ["--lags", "3", "--horizon", "2", "--set", "data.lagged=[\"temp\"]"];
+    let past = [
+        "--lags",
+        "3",
+        "--horizon",
+        "2",
+        "--set",
+        "data.lagged=[\"temp\"]",
+        "--set",
+        "data.calendar=hour",
+    ];
     let [long, short] = [["--predictions", "p.csv"], ["--save-model", "m.safetensors"]];
     simulate(folder.path(), "long.csv", "tr", &[&past[..], &long].concat());
     let told = simulate(folder.path(), "short.csv", "mean,tr,mk", &[&past[..], &short].concat());

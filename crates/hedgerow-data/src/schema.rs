@@ -134,11 +134,27 @@ impl TableSchema {
         })
     }
 
-    /// A table whose columns are all numbers, row by row.
+    /// A table whose rows are samples, with inputs of these names. An input `column=text` is one
+    /// where that text stands in the column.
     pub fn plain(inputs: &[String], target: &str) -> Self {
-        let number = |name: &String| InputColumn { name: name.clone(), encoding: Encoding::Number };
+        let mut columns: Vec<InputColumn> = Vec::new();
+        for input in inputs {
+            match (split_category(input), columns.last_mut()) {
+                (
+                    Some((column, text)),
+                    Some(InputColumn { name, encoding: Encoding::OneHot(texts) }),
+                ) if name == column => texts.push(text.to_owned()),
+                (Some((column, text)), _) => columns.push(InputColumn {
+                    name: column.to_owned(),
+                    encoding: Encoding::OneHot(vec![text.to_owned()]),
+                }),
+                (None, _) => {
+                    columns.push(InputColumn { name: input.clone(), encoding: Encoding::Number })
+                }
+            }
+        }
         Self {
-            inputs: inputs.iter().map(number).collect(),
+            inputs: columns,
             lagged: Vec::new(),
             targets: vec![target.to_owned()],
             each_a_node: false,
@@ -281,6 +297,11 @@ impl TableSchema {
     }
 }
 
+/// Column and text of an input that a text has; none for an input that is a column itself.
+pub fn split_category(input: &str) -> Option<(&str, &str)> {
+    input.split_once('=')
+}
+
 /// Names of the classes, as the user or the files say.
 fn classes(
     file: &Path,
@@ -338,6 +359,17 @@ mod tests {
         assert_eq!(targets, ["load"]);
         let text = serde_json::to_string(&schema).unwrap();
         assert_eq!(serde_json::from_str::<TableSchema>(&text).unwrap(), schema);
+    }
+
+    #[test]
+    fn names_of_inputs_may_be_texts_of_a_column() {
+        let names = ["temp", "sky=clear", "sky=rain", "wind=", "wind"].map(str::to_owned);
+        let schema = TableSchema::plain(&names, "load");
+        let columns: Vec<(&str, usize)> =
+            schema.inputs.iter().map(|one| (one.name.as_str(), one.encoding.width())).collect();
+        assert_eq!(columns, [("temp", 1), ("sky", 2), ("wind", 1), ("wind", 1)]);
+        assert_eq!(schema.inputs[1].encoding, weather().inputs[1].encoding);
+        assert_eq!(schema.check(5), Ok(()));
     }
 
     #[test]

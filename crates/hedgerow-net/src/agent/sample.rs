@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::learning::config::split_category;
 use hedgerow::learning::Classes;
 use hedgerow::node::Answer;
 use hedgerow::{Node, Plan};
 use hedgerow_data::csv::{BadQuotes, LineReader};
 use hedgerow_data::rows::{BadNumber, Cell, usual_markers};
+use hedgerow_data::schema::split_category;
 use hedgerow_data::text::{excerpt, shortened};
 
 use super::output::{Predicted, Shown};

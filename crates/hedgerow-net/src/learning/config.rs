@@ -61,11 +61,6 @@ fn category_input(column: &str, text: &str) -> String {
     format!("{column}={text}")
 }
 
-/// Column and text of an input that a text has; none for an input that is a column itself.
-pub(crate) fn split_category(input: &str) -> Option<(&str, &str)> {
-    input.split_once('=')
-}
-
 /// What only a server's `[learning]` has.
 #[derive(Debug, Deserialize)]
 struct LearningConfig {

@@ -1,6 +1,8 @@
 //! Importance of columns: it finds what labels depend on and sensors that die, and changes nothing
 //! of what is learned.
 
+#![allow(clippy::unwrap_used)]
+
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::importance::{GroupImportance, ImportanceScope};

@@ -84,7 +84,7 @@ async fn joined_to(
 #[tokio::test]
 async fn status_has_the_importance_of_columns_if_the_plan_asks_for_it() {
     let mut test_server = TestServer::new();
-    let (json, plan) = checked(learning("mk", 1).importance(ImportanceScope::Local));
+    let (json, plan) = checked(learning("gr", 1).importance(ImportanceScope::Local));
     let (endpoint, _session) = joined_to(&mut test_server, &json, &plan, &[]).await;
     let sample =
         |i: u32| json!({ "x": [f64::from(i) / 100.0, 0.5, 0.5], "y": f64::from(i) / 100.0 });

@@ -158,10 +158,10 @@ fn files_of_a_folder_and_values_of_a_column_are_nodes() {
 }
 
 #[test]
-fn several_targets_are_several_nodes() {
+fn several_series_are_several_nodes() {
     let folder = TempDir::new().unwrap();
     write(folder.path(), "d.csv", plain());
-    let summary = simulate(folder.path(), "d.csv", &["--target", "b,y"]);
+    let summary = simulate(folder.path(), "d.csv", &["--series", "b,y"]);
     assert_eq!((&summary["nodes"], &summary["data"]["features"]), (&2.into(), &1.into()));
     assert_eq!((&summary["rounds"], &summary["data"]["samples"]), (&120.into(), &240.into()));
 }

@@ -122,18 +122,21 @@ pub fn gigabytes(bytes: f64) -> String {
 pub(crate) fn estimate(context: &RunContext<'_>, at_once: usize) -> Result<Memory, SettingsError> {
     let settings = context.settings;
     let groups = trial::groups(context)?;
-    let mut one = Memory::default();
+    let (mut one, mut of_first) = (Memory::default(), Memory::default());
     for group in &groups {
-        let this = of_group(context, group)?;
         // Groups run one after the other, unless the stream can be read only once.
-        if context.rounds.is_none() {
-            one = one.times_plus(1.0, &this);
-        } else if this.total() > one.total() {
-            one = this;
-        }
+        let add = |sum: &mut Memory, this: Memory| {
+            if context.rounds.is_none() {
+                *sum = sum.times_plus(1.0, &this);
+            } else if this.total() > sum.total() {
+                *sum = this;
+            }
+        };
+        add(&mut one, of_group(context, group)?);
+        add(&mut of_first, of_first_trial(context, group)?);
     }
-    let program = Memory { program: PROGRAM_BYTES, ..Memory::default() };
-    let mut all = one.times_plus(at_once as f64, &program);
+    let mut all = one.times_plus(at_once as f64, &of_first);
+    all.program += PROGRAM_BYTES;
     // The curves of all trials are kept to the end, and their means are added then.
     let points = context.rounds.map_or(2000, |rounds| rounds.min(1500)) as f64;
     let (entries, kernels) = (entries(context), settings.kernels.len() as f64);
@@ -175,12 +178,6 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
         // The number of rounds of a live stream is unknown unless it was given.
         let rounds = context.rounds.or(settings.rounds).unwrap_or(usize::MAX);
         memory.results += runs * 2.0 * 16.0 * settings.window.min(rounds) as f64;
-        if choice.may_be_subject() {
-            memory.results += 2.0 * sampler::memory(context.nodes);
-            if settings.importance {
-                memory.nodes += nodes * importance::memory(context.features, plan.width()) as f64;
-            }
-        }
     }
     // All at once if a method needs them all.
     let needs_all = group.iter().any(|choice| choice.is(Reference::CentralBatch));
@@ -216,6 +213,23 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
         let model = 2.0 * frequencies;
         memory.results += kernels * (4.0 * model * (model + 1.0) + 3.0 * 8.0 * model)
             + 8.0 * model * samples.min(most);
+    }
+    Ok(memory)
+}
+
+/// What a group of methods takes in the first trial alone, for figures.
+fn of_first_trial(
+    context: &RunContext<'_>,
+    group: &[MethodChoice],
+) -> Result<Memory, SettingsError> {
+    let settings = context.settings;
+    let mut memory = Memory::default();
+    for &choice in group.iter().filter(|choice| choice.may_be_subject()) {
+        memory.results += 2.0 * sampler::memory(context.nodes);
+        if settings.importance {
+            let width = settings.plan(choice, context.sizes(), 0)?.width();
+            memory.nodes += (context.nodes * importance::memory(context.features, width)) as f64;
+        }
     }
     Ok(memory)
 }

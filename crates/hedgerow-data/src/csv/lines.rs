@@ -80,6 +80,7 @@ impl LineReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::usual_markers;
 
     fn names(header: &str) -> Vec<String> {
         let lines = LineReader::under_header(header, &[]);
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn cells_are_read_as_in_a_file() {
-        let mut lines = LineReader::under_header("a;b;c", &[]);
+        let mut lines = LineReader::under_header("a;b;c", &usual_markers([]));
         lines.find_decimal("1;2;x");
         lines.find_decimal("1;2,5;x");
         lines.find_decimal("1;2.5;x");

@@ -197,15 +197,22 @@ impl TableSchema {
         }
     }
 
-    /// What each input comes from: a column, or the past of one. Inputs of one source have the same
-    /// name.
+    /// What each input comes from: a column, the past of one, or a cycle of the time. Inputs of one
+    /// source have the same name.
     pub fn sources(&self) -> Vec<String> {
         let own = self.inputs.iter().flat_map(|InputColumn { name, encoding }| {
             std::iter::repeat_n(name.clone(), encoding.width())
         });
-        let past = [self.targets.join(", ")].into_iter().chain(self.lagged.iter().cloned());
-        let past = past.map(|name| format!("past of {name}"));
-        own.chain(past.flat_map(|name| std::iter::repeat_n(name, self.lags))).collect()
+        let labels = match self.each_a_node {
+            true => vec![self.targets.join(", ")],
+            false => self.targets.clone(),
+        };
+        let past = labels.iter().chain(&self.lagged).map(|name| format!("past of {name}"));
+        let past = past.flat_map(|name| std::iter::repeat_n(name, self.lags));
+        let time = self.time.join(" ");
+        let calendar = self.calendar.iter().map(|cycle| format!("{} of {time}", cycle.name()));
+        let calendar = calendar.flat_map(|name| std::iter::repeat_n(name, Cycle::WIDTH));
+        own.chain(past).chain(calendar).collect()
     }
 
     /// Which columns each input may come from.

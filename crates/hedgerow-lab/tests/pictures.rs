@@ -72,7 +72,7 @@ fn a_dead_sensor_is_seen_over_time_and_texts_are_one_column() {
     let MethodResult { importance, hours, weekdays, sampled, .. } = results.method("gr").unwrap();
     let importance = importance.as_ref().unwrap();
     let names: Vec<&str> = importance.columns.iter().map(|column| &column.name[..]).collect();
-    assert_eq!(names, ["a", "kind"]);
+    assert_eq!(names, ["a", "kind", "hour of when"]);
     let mean = |column: usize, from: u64, to: u64| {
         let windows = importance.rounds.iter().zip(&importance.columns[column].windows);
         let inside = windows.filter(|(round, _)| (from..to).contains(*round));

@@ -18,14 +18,14 @@ pub mod from_node {
         Idle(super::Idle),
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromServer {
     #[prost(oneof = "from_server::Message", tags = "1, 2, 3, 4")]
     pub message: ::core::option::Option<from_server::Message>,
 }
 /// Nested message and enum types in `FromServer`.
 pub mod from_server {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Message {
         #[prost(message, tag = "1")]
         Welcome(super::Welcome),
@@ -106,7 +106,7 @@ pub struct Report {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Idle {}
 /// Opens a round.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Broadcast {
     #[prost(uint64, tag = "1")]
     pub round: u64,

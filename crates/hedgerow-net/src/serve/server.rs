@@ -235,7 +235,8 @@ fn begin(store: &mut Store, plan: &Plan, path: &std::path::Path) -> Result<Run, 
         let stored = plan_from_json(&run.learning, &[plan.method()])
             .map_or_else(|_| run.learning.clone(), |plan| plan_to_json(&plan));
         return match super::difference::first(&stored, &learning) {
-            None => Ok(run.clone()),
+            // Nodes hear which messages this version sends.
+            None => Ok(Run { id: run.id.clone(), learning }),
             Some(difference) => Err(ServeError::OtherRun { path: path.to_owned(), difference }),
         };
     }

@@ -129,7 +129,7 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
     let format = Settings::load(&arguments.flags.layers(None)?)?.data.columns.format;
     let path = arguments.model();
     let model = Model::read(path)?;
-    if model.plan().outputs() > 1 || model.plan().classes().is_some() {
+    if !model.predicts_one_number() {
         return Err(PredictError::Outputs { path: path.to_owned() }.into());
     }
     let share = arguments.interval.or(model.card().interval);

@@ -360,9 +360,9 @@ impl Dataset {
         Ok(())
     }
 
-    /// Maps every input, and every label unless it is a class, to the unit interval by the least and
-    /// greatest value of the whole data, which only hindsight knows. Each input has its own range,
-    /// or all have the same if `jointly`.
+    /// Maps every input, and every label unless it is a class, to the unit interval by the least
+    /// and greatest value of the whole data, which only hindsight knows. Each input has its own
+    /// range, or all have the same if `jointly`.
     pub fn scale_with_hindsight(&mut self, jointly: bool) {
         let (inputs, labels) = self.ranges.split_at(self.features);
         let together = inputs.iter().copied().fold(Range::EMPTY, Range::union);

@@ -50,7 +50,8 @@ pub struct Ended {
 }
 
 /// Learns from the stream until it ends, or `keep_on` says no, which is told of every round. With
-/// [`Scaling::Auto`] or several targets the first 100 samples are waited for before the first round.
+/// [`Scaling::Auto`] or several targets the first 100 samples are waited for before the first
+/// round.
 pub fn run(
     settings: &Settings,
     mut stream: SampleStream,
@@ -97,6 +98,7 @@ pub fn run(
     };
     let kind = SeriesKind::new(stream.is_time_series(), stream.has_owners());
     context.methods = run::methods(&context, kind)?;
+    run::check_model(&context)?;
     run::check_memory(&context, 0)?;
     let mut trials = (0..settings.trials)
         .map(|trial| LiveTrial::new(&context, trial))

@@ -1,5 +1,5 @@
-//! What methods are compared by: the share of wrong classes, the squared error, or the loss that was
-//! minimised where that is another one.
+//! What methods are compared by: the share of wrong classes, the squared error, or the loss that
+//! was minimised where that is another one.
 
 use hedgerow::method::Reference;
 

@@ -1,6 +1,7 @@
 //! The model that a run has learned: of its first federated method, in its first trial.
 
 use hedgerow::federation::Contact;
+use hedgerow::importance::ImportanceScope;
 use hedgerow::learning::{Calibration, ErrorQuantiles};
 use hedgerow::plan::Scaling;
 use hedgerow::{NodeId, Plan};
@@ -40,7 +41,9 @@ pub(crate) fn of_federation(
         Scaler::Fixed(scale) => Scaling::Fixed(scale.clone()),
         Scaler::Online { kind, .. } => Scaling::Online { kind: *kind },
     };
+    // Nodes that only predict measure nothing.
     let config = federation.plan().config().clone().scaling(scaling);
+    let config = config.importance(ImportanceScope::None).column_groups(Vec::new());
     let plan = Plan::new(config).map_err(|error| error.to_string())?;
     let shared = Model::new(&plan, federation.server(), preprocessor.agreed_scale());
     let nodes = federation.nodes().iter().map(|node| {

@@ -207,6 +207,11 @@ impl Model {
         &self.plan
     }
 
+    /// Whether a prediction is one number: not a class, and not of several targets.
+    pub fn predicts_one_number(&self) -> bool {
+        self.plan.outputs() == 1 && self.plan.classes().is_none()
+    }
+
     /// Identity of the run; empty if it has none.
     pub fn run(&self) -> &str {
         &self.run

@@ -83,8 +83,8 @@ pub(crate) fn predict_interval<'py, T: Send>(
     PyArray1::from_vec(x.py(), ends.concat()).reshape([ends.len(), 2])
 }
 
-/// Learns all rows in order. Returns the predictions made before each. A row without a label is only
-/// predicted. A bad label is refused with its row, and nothing is learned.
+/// Learns all rows in order. Returns the predictions made before each. A row without a label is
+/// only predicted. A bad label is refused with its row, and nothing is learned.
 pub(crate) fn learn<'py, T: Send>(
     shared: &Mutex<T>,
     plan: &Plan,

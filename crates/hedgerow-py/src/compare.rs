@@ -12,8 +12,8 @@ use crate::simulate::{given, layers};
 use crate::work;
 
 /// Runs all methods, or those that ``changes`` name, on every data set with every partition and
-/// budget, and ranks them. ``changes`` and samples are those of ``simulate``. Returns the tables and the advice
-/// as on a terminal, and the files that the command writes: names and contents.
+/// budget, and ranks them. ``changes`` and samples are those of ``simulate``. Returns the tables
+/// and the advice as on a terminal, and the files that the command writes: names and contents.
 #[pyfunction]
 #[pyo3(signature = (changes, x=None, y=None, node=None, *, data=None, partitions=None, budgets=None, against=None))]
 #[expect(clippy::too_many_arguments, reason = "in Python they have names")]

@@ -60,6 +60,12 @@ impl Model {
     fn read(path: PathBuf) -> PyResult<Self> {
         let model =
             hedgerow_model::Model::read(&path).map_err(|error| errors::of_system(&error))?;
+        if !model.predicts_one_number() {
+            return Err(errors::value(format!(
+                "{}: a model of classes or of several targets can't be used here",
+                path.display()
+            )));
+        }
         Ok(Self { model, known: Mutex::default() })
     }
 

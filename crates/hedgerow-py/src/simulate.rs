@@ -62,6 +62,12 @@ pub(crate) fn simulate<'py>(
         Ok((results, scored))
     })?;
     let (mut results, scored) = outcome.map_err(|error: SuiteError| errors::suite(&error))?;
+    if predictions && (!results.classes.is_empty() || !results.targets.is_empty()) {
+        return Err(errors::value(
+            "predictions=True is for one target of numbers: settings={\"run.predictions\": FILE} \
+             writes those of classes and of several targets to a file",
+        ));
+    }
     if let (Some(path), Some(model)) = (&settings.save_model, results.model.take()) {
         model.write(path).map_err(unsaved)?;
     }

@@ -2,10 +2,10 @@
 //! importance.
 //!
 //! Before the label of a sample is learned, for one sample in eight, drawn at random, the values of
-//! one column are replaced by those of an earlier sample of the node, and the node predicts again. The increase of the loss is
-//! the importance of that column: about zero for a column that says nothing, also for a sensor that
-//! has died. Columns take turns. Columns that come from one source (texts, times of day, past
-//! values) are replaced together.
+//! one column are replaced by those of an earlier sample of the node, and the node predicts again.
+//! The increase of the loss is the importance of that column: about zero for a column that says
+//! nothing, also for a sensor that has died. Columns take turns. Columns that come from one source
+//! (texts, times of day, past values) are replaced together.
 //!
 //! Earlier samples are no older than about 200 samples, so that values that a sensor no longer
 //! sends don't come back. No prediction counts as worse than one that is off by twice the spread of

@@ -275,11 +275,12 @@ impl Node {
     }
 
     /// What a loss in the scaled unit is to be multiplied by, to be in the unit of the first label:
-    /// 1 without a scale, and for losses that are not squared.
+    /// 1 without a scale, with several outputs, and for losses that are not squared.
     pub fn importance_unit(&self) -> f64 {
         let label = self.raw.as_ref().and_then(|raw| raw.scaling.label(0));
         let size = label.map_or(1.0, |label| label.raw(1.0) - label.raw(0.0));
-        if self.plan.objective().loss == Loss::Squared { size * size } else { 1.0 }
+        let has_unit = self.plan.objective().loss == Loss::Squared && self.plan.outputs() == 1;
+        if has_unit { size * size } else { 1.0 }
     }
 
     /// Measures the importance of a column, if one is due, for drivers that map samples themselves:

@@ -150,7 +150,8 @@ pub(super) fn suggest(
 ) -> Vec<String> {
     let mut flags = Vec::new();
     // Targets, times, nodes and dropped columns are no inputs.
-    let chosen = [&choice.targets, &choice.time, &choice.drop].into_iter().flatten();
+    let chosen = [&choice.targets, &choice.series, &choice.time, &choice.drop];
+    let chosen = chosen.into_iter().flatten();
     let mut taken: BTreeSet<&str> = chosen.chain(&choice.node).map(String::as_str).collect();
     let is_number =
         |column: &&Column| column.kind() == ColumnKind::Number || column.markers().is_some();
@@ -161,7 +162,7 @@ pub(super) fn suggest(
         |column: &&Column| !taken.contains(column.name.as_str()) && !is_input(&column.name);
     let left = || columns.iter().filter(is_left);
     let target = left().rfind(is_number).or_else(|| left().rfind(is_flag));
-    if let Some(target) = target.filter(|_| choice.targets.is_empty()) {
+    if let Some(target) = target.filter(|_| choice.targets.is_empty() && choice.series.is_empty()) {
         taken.insert(&target.name);
         flags.push(format!("--target {}", quoted(&target.name)));
     }
@@ -182,7 +183,7 @@ pub(super) fn suggest(
             flags.push("--set data.duplicates=first".to_owned());
         }
     }
-    if choice.node.is_none() {
+    if choice.node.is_none() && choice.series.is_empty() {
         flags.extend(roles.node.iter().map(|node| format!("--node {}", quoted(node))));
     }
     let is_useless = |column: &&Column| match column.kind() {

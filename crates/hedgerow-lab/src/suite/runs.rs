@@ -174,8 +174,8 @@ impl Runs {
         missing
     }
 
-    /// Runs the unfinished runs of this machine in order and stores each. `start` gets the title of each run,
-    /// `step` is called for each step.
+    /// Runs the unfinished runs of this machine in order and stores each. `start` gets the title of
+    /// each run, `step` is called for each step.
     pub fn run(
         &mut self,
         start: &dyn Fn(&str),

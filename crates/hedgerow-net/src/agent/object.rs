@@ -70,11 +70,14 @@ fn read_text(schema: &Schema, column: &str, value: &RawValue) -> Result<Option<S
     Ok(cell.into_text())
 }
 
-/// The name of a class: a text, a number or a truth value; none for null.
-fn read_class(value: &RawValue) -> Option<String> {
+/// The name of a class: a text, a number or a truth value; none if it is missing.
+fn read_class(schema: &Schema, value: &RawValue) -> Option<String> {
     match value.get() {
         "null" => None,
-        text if text.starts_with('"') => serde_json::from_str(text).ok(),
+        text if text.starts_with('"') => {
+            let said: String = serde_json::from_str(text).ok()?;
+            (schema.cell(said.trim()) != Ok(Cell::Missing)).then_some(said)
+        }
         text => Some(text.parse::<f64>().map_or_else(|_| text.to_owned(), |n| n.to_string())),
     }
 }
@@ -98,7 +101,8 @@ impl Object<'_, '_> {
             }
             Role::Category => self.builder.category(key, read_text(self.schema, key, value)?),
             Role::Label(_) if self.schema.has_classes() => {
-                let class = read_class(value).map(|text| self.schema.class(key, &text));
+                let class =
+                    read_class(self.schema, value).map(|text| self.schema.class(key, &text));
                 self.builder.all_labels(key, class.transpose()?)
             }
             Role::Label(target) => {

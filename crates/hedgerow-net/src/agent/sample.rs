@@ -525,12 +525,17 @@ impl<'s> Builder<'s> {
 
     pub(super) fn finish(mut self) -> Result<Sample, BadRow> {
         self.take_labels()?;
-        let Self { mut sample, set, .. } = self;
+        let Self { schema, mut sample, set, .. } = self;
         match (&sample.id, &sample.x, &sample.y) {
             (_, None, None) => Err(BadRow::Nothing),
             (None, None, Some(_)) => Err(BadRow::LabelAlone),
             _ => {
                 sample.absent = (0..set.len()).filter(|position| !set[*position]).collect();
+                // A text that isn't there is missing: all inputs of its column are zero.
+                if let (Some(x), false) = (&mut sample.x, sample.absent.is_empty()) {
+                    let inputs = schema.categories.values().flat_map(HashMap::values);
+                    inputs.filter(|position| !set[**position]).for_each(|at| x[*at] = 0.0);
+                }
                 Ok(sample)
             }
         }

@@ -147,7 +147,8 @@ impl StateFile {
         Ok((node, body.reading))
     }
 
-    /// The node in a file and its name, without a lock: a running node replaces its file as a whole.
+    /// The node in a file and its name, without a lock: a running node replaces its file as a
+    /// whole.
     pub fn peek(path: &Path) -> Result<(String, Node), StateError> {
         let body = Body::read(path)?;
         let unfit = |reason: String| StateError::Unfit { path: path.to_owned(), reason };

@@ -158,6 +158,10 @@ impl LearningConfig {
     fn expand_categories(&mut self) -> Result<(), ConfigError> {
         const KEY: &str = "learning.categories";
         let known = self.columns.join(", ");
+        if let Some(column) = self.columns.iter().find(|column| column.contains('=')) {
+            let bound = "names without =, which names the inputs of columns of text";
+            return Err(outside("learning.columns", bound, format!("{column:?}")));
+        }
         for (column, texts) in &self.categories {
             let place = self.columns.iter().position(|name| name == column);
             let Some(place) = place else {

@@ -201,7 +201,7 @@ class HedgerowClassifier(base.MiniBatchClassifier):
     Parameters
     ----------
     method
-        As for the regressor. ``"tr"`` supports only the squared and the Huber loss.
+        As for the regressor.
     budget
     kernels
     draw

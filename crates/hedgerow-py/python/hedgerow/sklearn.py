@@ -223,7 +223,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     method : str, default="tr"
-        As for the regressor. ``"tr"`` supports only the squared and the Huber loss.
+        As for the regressor.
     budget : int, default=100
     kernels : sequence, default=None
     draw : str, default="shared"

@@ -16,14 +16,16 @@ const MOST_BARS: usize = 25;
 const MOST_LINES: usize = 7;
 
 /// The columns that were measured, the most important first, and the error that increases are
-/// relative to.
+/// relative to. Classes and several targets have none: increases are of the squared loss, in
+/// another unit than their errors.
 fn most_first(method: &MethodResult) -> Option<(&ImportanceResult, Vec<&ColumnImportance>, f64)> {
     let importance = method.importance.as_ref()?;
     let mut columns: Vec<&ColumnImportance> =
         importance.columns.iter().filter(|column| column.measured > 0).collect();
     columns.sort_by(|a, b| b.increase.total_cmp(&a.increase));
     let error = method.mse.mean;
-    (!columns.is_empty() && error > 0.0 && error.is_finite())
+    let has_unit = method.classes.is_none() && method.targets.is_empty();
+    (has_unit && !columns.is_empty() && error > 0.0 && error.is_finite())
         .then_some((importance, columns, error))
 }
 

@@ -1,9 +1,10 @@
 //! Classes: labels ±1 of outputs, and probabilities from what is predicted of them.
 //!
 //! Two classes share one output, whose label is +1 for the second class and −1 for the first. More
-//! classes have an output each: +1 for the class of the sample, −1 for the others. A prediction s of
-//! such a label by least squares estimates 2p − 1. How sharp the probability of each class should be
-//! differs from stream to stream, so a node learns it from its own labels ([`Calibration`]).
+//! classes have an output each: +1 for the class of the sample, −1 for the others. A prediction s
+//! of such a label by least squares estimates 2p − 1. How sharp the probability of each class
+//! should be differs from stream to stream, so a node learns it from its own labels
+//! ([`Calibration`]).
 
 use alloc::vec::Vec;
 

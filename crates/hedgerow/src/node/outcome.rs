@@ -10,7 +10,8 @@ use crate::method::BadSample;
 /// A prediction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answer {
-    /// The prediction of the first output, in the label's own unit. [`super::Node::values`] has all.
+    /// The prediction of the first output, in the label's own unit. [`super::Node::values`] has
+    /// all.
     pub value: f32,
     /// The round whose model it is of.
     pub round: u64,

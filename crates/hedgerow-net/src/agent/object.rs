@@ -319,6 +319,7 @@ mod tests {
         assert_eq!(read("true"), Ok(Some(vec![-1.0, 1.0, -1.0])));
         assert_eq!(read("3.0"), Ok(Some(vec![-1.0, -1.0, 1.0])));
         assert_eq!(read("null"), Ok(None));
+        assert_eq!(read("\"NA\""), Ok(None));
         let bad = read("\"maybe\"").unwrap_err();
         assert_eq!(bad.field(), Some("state"));
         let message = bad.to_string();

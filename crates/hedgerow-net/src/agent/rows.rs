@@ -367,6 +367,9 @@ mod tests {
         assert_eq!(object(r#"{"sky": 1, "temperature": 2}"#).unwrap().x.unwrap()[3], 1.0);
         assert_eq!(object(r#"{"sky": "fog", "temperature": 2}"#).unwrap().unseen, ["fog"]);
         assert!(object(r#"{"sky": null, "temperature": 2}"#).unwrap().unseen.is_empty());
+        let inputs = |text: &str| object(text).unwrap().x;
+        let absent = inputs(r#"{"temperature": 2}"#);
+        assert_eq!(absent, inputs(r#"{"sky": null, "temperature": 2}"#));
         assert!(object(r#"{"sky": ["rain"], "temperature": 2}"#).is_err());
         // The inputs by their own names, and a column that is not there.
         let names = "temperature,sky=clear,sky=rain,sky=1,y\n1,0,1,0,2\n";

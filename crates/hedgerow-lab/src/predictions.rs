@@ -103,9 +103,16 @@ impl Format {
     }
 }
 
-/// An error if predictions can't be written to a file of that name.
-pub(crate) fn check(path: &Path) -> Result<(), SettingsError> {
-    Format::of(path).map(drop)
+/// An error if predictions can't be written to a file of that name, or would replace the data.
+pub(crate) fn check(path: &Path, data: &Path) -> Result<(), SettingsError> {
+    Format::of(path)?;
+    match (path.canonicalize(), data.canonicalize()) {
+        (Ok(file), Ok(data)) if file.starts_with(&data) => {
+            let bound = "a file that is not among the data";
+            Err(SettingsError::out_of_bounds("run.predictions", bound, path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes the predictions of a run to a file, a line for each. `data` says in which row, and when,
@@ -350,9 +357,20 @@ mod tests {
     #[test]
     fn other_names_are_refused() {
         for name in ["predictions", "predictions.txt", ".csv"] {
-            let error = check(Path::new(name)).unwrap_err().to_string();
+            let error = check(Path::new(name), Path::new("d.csv")).unwrap_err().to_string();
             assert!(error.contains("run.predictions") && error.contains(name), "{error}");
         }
-        assert!(check(Path::new("a/b.csv")).is_ok() && check(Path::new("c.jsonl")).is_ok());
+        for name in ["a/b.csv", "c.jsonl"] {
+            assert!(check(Path::new(name), Path::new("friedman")).is_ok(), "{name}");
+        }
+        // The data is not replaced.
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("d.csv");
+        std::fs::write(&file, "a,y\n1,2\n").unwrap();
+        for data in [file.as_path(), folder.path()] {
+            let error = check(&file, data).unwrap_err().to_string();
+            assert!(error.contains("not among the data") && error.contains("d.csv"), "{error}");
+        }
+        assert!(check(&folder.path().join("new.csv"), &file).is_ok());
     }
 }

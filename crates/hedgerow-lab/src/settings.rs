@@ -1,7 +1,7 @@
 //! [`Settings`] of a run: checked once, before any data is read. `defaults.toml` has every key with
 //! its default.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hedgerow::Plan;
 use hedgerow::aggregation::Aggregation;
@@ -308,7 +308,10 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
         is_default_choice: false,
         learning,
     };
-    settings.predictions.iter().try_for_each(|file| predictions::check(file))?;
+    settings
+        .predictions
+        .iter()
+        .try_for_each(|file| predictions::check(file, Path::new(&settings.data.name)))?;
     let plain =
         |choice: &MethodChoice| MethodChoice { personal: None, reports_shared: false, ..*choice };
     let defaults: Config = Merged::new(DEFAULTS, &[])?.read()?;

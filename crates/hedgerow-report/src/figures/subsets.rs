@@ -27,7 +27,7 @@ pub(crate) fn device_bars(results: &Results, method: &MethodResult) -> Option<Ba
     if order.len() < 2 {
         return None;
     }
-    let error = |place: usize| significant(method.nodes[order[place]].mse.sqrt(), 3);
+    let error = |place: usize| significant(in_unit(results, method.nodes[order[place]].mse), 3);
     let (middle, last) = (error(order.len() / 2), error(order.len() - 1));
     let shown = order.len().min(MOST_DEVICES);
     let which = match order.len() - shown {
@@ -55,6 +55,11 @@ pub(crate) fn weekday_bars(results: &Results, method: &MethodResult) -> Option<B
     has_dates.then(|| bars(results, method, "Error by day of the week", rows, String::new()))
 }
 
+/// A mean squared error in the label's unit; a share of wrong classes as it is.
+fn in_unit(results: &Results, error: f64) -> f64 {
+    if results.classes.is_empty() { error.sqrt() } else { error }
+}
+
 fn bars(
     results: &Results,
     method: &MethodResult,
@@ -64,21 +69,25 @@ fn bars(
 ) -> Bars {
     let trials = results.trials.max(1) as u64;
     let bar = |(label, SubsetError { predictions, mse }): (String, SubsetError)| {
+        let value = in_unit(results, mse);
         let words = match predictions {
             0 => "no predictions".to_owned(),
-            _ => significant(mse.sqrt(), 3),
+            _ => significant(value, 3),
         };
         let hint = format!("{} predictions in each trial", predictions / trials);
-        Bar { label, value: mse.sqrt(), words, hint }
+        Bar { label, value, words, hint }
     };
-    let unit = match results.data.target.as_str() {
-        "" => "in the label's unit".to_owned(),
-        target => format!("in the unit of {target}"),
+    let name = method.label();
+    let quantity = match results.data.target.as_str() {
+        _ if !results.classes.is_empty() => format!("share of wrong classes of {name}"),
+        _ if !results.targets.is_empty() => format!("RMSE of {name}, in standard deviations"),
+        "" => format!("RMSE of {name}, in the label's unit"),
+        target => format!("RMSE of {name}, in the unit of {target}"),
     };
     Bars {
         title: format!("{title} on {}", results.data_name()),
         subtitle: format!("{}, {}", method.label(), results.sizes()),
-        quantity: format!("RMSE of {}, {unit}", method.label()),
+        quantity,
         color: palette::method(results, &method.name).color,
         rows: rows.map(bar).collect(),
         note,

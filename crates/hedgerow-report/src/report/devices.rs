@@ -31,9 +31,10 @@ pub(super) fn devices(results: &Results, subject: &MethodResult) -> String {
         let head = [device_name(results, *node), predictions.to_string()];
         head.into_iter().chain(shown.iter().map(error)).collect()
     };
+    let measure = if results.classes.is_empty() { "MSE" } else { "Wrong" };
     let headings = ["Device".to_owned(), "Predictions".to_owned()]
         .into_iter()
-        .chain(shown.iter().map(|method| format!("MSE, {}", method.label())));
+        .chain(shown.iter().map(|method| format!("{measure}, {}", method.label())));
     let table = Table::of_numbers(headings, order.iter().take(MOST_SHOWN).map(row));
     let rest = match order.len().checked_sub(MOST_SHOWN) {
         Some(rest) if rest > 0 => format!(" {rest} more are in summary.json."),

@@ -179,8 +179,9 @@ fn target_of(results: &Results, at: usize) -> Option<&str> {
     (!targets.is_empty()).then(|| targets[at % targets.len()].as_str())
 }
 
-/// Names of the columns of a file.
-fn columns(results: &Results) -> Vec<String> {
+/// Names of the columns of a file: row, time, node, method, target if there are several, truth,
+/// prediction, then the ends of the interval or the probability of each class.
+pub fn columns(results: &Results) -> Vec<String> {
     let before: &[&str] = match results.targets.is_empty() {
         true => &["row", "time", "node", "method", "truth", "prediction"],
         false => &["row", "time", "node", "method", "target", "truth", "prediction"],

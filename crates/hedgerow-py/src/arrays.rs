@@ -125,12 +125,20 @@ impl<'py> Numbers<'py> {
         })
     }
 
-    /// One number for each of `rows` samples.
-    pub(crate) fn labels(object: &Bound<'py, PyAny>, rows: usize) -> PyResult<Self> {
+    /// A number for each of `rows` samples, or a row of several.
+    pub(crate) fn labels(
+        object: &Bound<'py, PyAny>,
+        rows: usize,
+        outputs: usize,
+    ) -> PyResult<Self> {
+        let wanted = if outputs == 1 { vec![rows] } else { vec![rows, outputs] };
         Self::read(
             object,
-            |shape| shape == [rows],
-            |found| format!("y must have the shape ({rows},), as X has rows, but has {found}"),
+            |shape| shape == wanted,
+            |found| {
+                let wanted = tuple(&wanted);
+                format!("y must have the shape {wanted}, as X has rows, but has {found}")
+            },
         )
     }
 
@@ -409,7 +417,7 @@ pub(crate) fn empty<'py>(
 }
 
 /// A shape as Python writes it.
-fn tuple(shape: &[usize]) -> String {
+pub(crate) fn tuple(shape: &[usize]) -> String {
     match shape {
         [one] => format!("({one},)"),
         _ => format!("({})", shape.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),

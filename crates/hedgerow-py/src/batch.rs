@@ -9,9 +9,11 @@ use hedgerow::{Node, Plan};
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
+use pyo3::types::PyDict;
 
-use crate::arrays::{self, Numbers, Table};
+use crate::arrays::{self, Table};
 use crate::errors;
+use crate::labels::{self, Labels};
 
 /// Samples between two looks at whether the user wants to end the call.
 pub(crate) const SAMPLES_PER_SIGNAL_CHECK: usize = 256;
@@ -27,44 +29,122 @@ pub(crate) fn sample(plan: &Plan, x: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
 }
 
 /// The prediction of one sample by a node of what is shared.
-pub(crate) fn predict_one<T>(
+pub(crate) fn predict_one<'py, T>(
     shared: &Mutex<T>,
     plan: &Plan,
-    x: &Bound<'_, PyAny>,
+    x: &Bound<'py, PyAny>,
     node: impl Fn(&mut T) -> &mut Node,
-) -> PyResult<f64> {
+) -> PyResult<Bound<'py, PyAny>> {
     let (py, x) = (x.py(), sample(plan, x)?);
-    let answer = node(&mut lock(py, shared)).predict(&x).map_err(errors::value)?;
-    Ok(f64::from(answer.value))
+    let mut shared = lock(py, shared);
+    let node = node(&mut shared);
+    let answer = node.predict(&x).map_err(errors::value)?;
+    labels::predicted(py, node, &answer)
+}
+
+/// The probability of each class for one sample, by name.
+pub(crate) fn predict_proba_one<'py, T>(
+    shared: &Mutex<T>,
+    plan: &Plan,
+    x: &Bound<'py, PyAny>,
+    node: impl Fn(&mut T) -> &mut Node,
+) -> PyResult<Bound<'py, PyDict>> {
+    labels::check_classes(plan)?;
+    let (py, x) = (x.py(), sample(plan, x)?);
+    let mut shared = lock(py, shared);
+    let node = node(&mut shared);
+    node.predict(&x).map_err(errors::value)?;
+    labels::probabilities(py, node)
 }
 
 /// Learns one sample; the result is the prediction before. Without a label it is only predicted.
-pub(crate) fn learn_one<T>(
+pub(crate) fn learn_one<'py, T>(
     shared: &Mutex<T>,
     plan: &Plan,
-    (x, y): (&Bound<'_, PyAny>, &Bound<'_, PyAny>),
-    learn: impl Fn(&mut T, &[f32], Option<f32>) -> Result<Answer, BadInput>,
-) -> PyResult<f64> {
-    let (py, x, y) = (x.py(), sample(plan, x)?, arrays::label(y)?);
-    let answer = learn(&mut lock(py, shared), &x, y).map_err(errors::value)?;
-    Ok(f64::from(answer.value))
+    (x, y): (&Bound<'py, PyAny>, &Bound<'py, PyAny>),
+    learn: impl Fn(&mut T, &[f32], Option<&[f32]>) -> Result<Answer, BadInput>,
+    node: impl Fn(&mut T) -> &mut Node,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (py, x, y) = (x.py(), sample(plan, x)?, labels::read(plan, y)?);
+    let mut shared = lock(py, shared);
+    let answer = learn(&mut shared, &x, y.as_deref()).map_err(errors::value)?;
+    labels::predicted(py, node(&mut shared), &answer)
 }
 
 /// Predictions of all rows by a node of what is shared.
+pub(crate) fn predictions<'py, T: Send>(
+    shared: &Mutex<T>,
+    plan: &Plan,
+    x: &Bound<'py, PyAny>,
+    node: impl Fn(&mut T) -> &mut Node + Send + Sync,
+) -> PyResult<Bound<'py, PyAny>> {
+    let table = Table::samples(x, plan.inputs(), &plan.config().columns)?;
+    let made = each_row(x.py(), shared, &table, |shared, _, x, made| {
+        let node = node(shared);
+        let answer = node.predict(x)?;
+        labels::push(node, &answer, made);
+        Ok(())
+    })?;
+    labels::array(x.py(), plan, made)
+}
+
+/// The same of a plan that predicts one number.
 pub(crate) fn predict<'py, T: Send>(
     shared: &Mutex<T>,
     plan: &Plan,
     x: &Bound<'py, PyAny>,
     node: impl Fn(&mut T) -> &mut Node + Send + Sync,
 ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-    let table = Table::samples(x, plan.inputs(), &plan.config().columns)?;
-    let predictions =
-        each_row(x.py(), shared, &table, |shared, _, x| Ok(node(shared).predict(x)?.value))?;
-    Ok(PyArray1::from_vec(x.py(), predictions))
+    Ok(predictions(shared, plan, x, node)?.cast_into()?)
 }
 
-/// The intervals around the predictions of all rows: their lower and upper ends, which are NaN if
-/// nothing is known of the node's errors.
+/// The probability of each class for all rows: a column for each class.
+pub(crate) fn predict_proba<'py, T: Send>(
+    shared: &Mutex<T>,
+    plan: &Plan,
+    x: &Bound<'py, PyAny>,
+    node: impl Fn(&mut T) -> &mut Node + Send + Sync,
+) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    labels::check_classes(plan)?;
+    let table = Table::samples(x, plan.inputs(), &plan.config().columns)?;
+    let made = each_row(x.py(), shared, &table, |shared, _, x, made| {
+        let node = node(shared);
+        node.predict(x)?;
+        made.extend_from_slice(node.probabilities());
+        Ok(())
+    })?;
+    PyArray1::from_vec(x.py(), made).reshape([table.rows(), plan.config().classes.len()])
+}
+
+/// The intervals around the predictions of all rows: their lower and upper ends, of each target if
+/// there are several. They are NaN if nothing is known of the node's errors, and for classes.
+pub(crate) fn intervals<'py, T: Send>(
+    shared: &Mutex<T>,
+    plan: &Plan,
+    x: &Bound<'py, PyAny>,
+    level: f64,
+    node: impl Fn(&mut T) -> &mut Node + Send + Sync,
+) -> PyResult<Bound<'py, PyAny>> {
+    let level = Level::new(level).map_err(errors::value)?;
+    let targets = if plan.classes().is_some() { 1 } else { plan.outputs() };
+    let table = Table::samples(x, plan.inputs(), &plan.config().columns)?;
+    let ends = each_row(x.py(), shared, &table, |shared, _, x, made| {
+        let node = node(shared);
+        node.predict(x)?;
+        for target in 0..targets {
+            let ends = node.interval(target, level);
+            made.extend(ends.map_or([f32::NAN; 2], |Interval { lower, upper }| [lower, upper]));
+        }
+        Ok(())
+    })?;
+    let ends = PyArray1::from_vec(x.py(), ends);
+    match targets {
+        1 => Ok(ends.reshape([table.rows(), 2])?.into_any()),
+        _ => Ok(ends.reshape([table.rows(), targets, 2])?.into_any()),
+    }
+}
+
+/// The same of a plan that predicts one number.
 pub(crate) fn predict_interval<'py, T: Send>(
     shared: &Mutex<T>,
     plan: &Plan,
@@ -72,15 +152,7 @@ pub(crate) fn predict_interval<'py, T: Send>(
     level: f64,
     node: impl Fn(&mut T) -> &mut Node + Send + Sync,
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-    let level = Level::new(level).map_err(errors::value)?;
-    let table = Table::samples(x, plan.inputs(), &plan.config().columns)?;
-    let ends = each_row(x.py(), shared, &table, |shared, _, x| {
-        let node = node(shared);
-        node.predict(x)?;
-        let ends = node.interval(0, level);
-        Ok(ends.map_or([f32::NAN; 2], |Interval { lower, upper }| [lower, upper]))
-    })?;
-    PyArray1::from_vec(x.py(), ends.concat()).reshape([ends.len(), 2])
+    Ok(intervals(shared, plan, x, level, node)?.cast_into()?)
 }
 
 /// Learns all rows in order. Returns the predictions made before each. A row without a label is
@@ -89,27 +161,26 @@ pub(crate) fn learn<'py, T: Send>(
     shared: &Mutex<T>,
     plan: &Plan,
     (x, y): (&Bound<'py, PyAny>, &Bound<'py, PyAny>),
-    learn: impl Fn(&mut T, &[f32], Option<f32>) -> Result<Answer, BadInput> + Send + Sync,
-) -> PyResult<Bound<'py, PyArray1<f32>>> {
+    learn: impl Fn(&mut T, &[f32], Option<&[f32]>) -> Result<Answer, BadInput> + Send + Sync,
+    node: impl Fn(&mut T) -> &mut Node + Send + Sync,
+) -> PyResult<Bound<'py, PyAny>> {
     let table = Table::samples(x, plan.inputs(), &plan.config().columns)?;
-    let labels = labels(plan, y, table.rows())?;
-    let predictions =
-        each_row(
-            x.py(),
-            shared,
-            &table,
-            |shared, row, x| Ok(learn(shared, x, labels[row])?.value),
-        )?;
-    Ok(PyArray1::from_vec(x.py(), predictions))
+    let labels = Labels::read(plan, y, table.rows())?;
+    let made = each_row(x.py(), shared, &table, |shared, row, x, made| {
+        let answer = learn(shared, x, labels.of(row))?;
+        labels::push(node(shared), &answer, made);
+        Ok(())
+    })?;
+    labels::array(x.py(), plan, made)
 }
 
-/// What `work` makes of each row.
-fn each_row<T: Send, R: Send>(
+/// The numbers that `work` appends for each row.
+fn each_row<T: Send>(
     py: Python<'_>,
     shared: &Mutex<T>,
     table: &Table<'_>,
-    work: impl Fn(&mut T, usize, &[f32]) -> Result<R, BadInput> + Send + Sync,
-) -> PyResult<Vec<R>> {
+    work: impl Fn(&mut T, usize, &[f32], &mut Vec<f32>) -> Result<(), BadInput> + Send + Sync,
+) -> PyResult<Vec<f32>> {
     let mut made = Vec::with_capacity(table.rows());
     table.each_part(|first, numbers| {
         let (x, rows, inputs) = (numbers.as_slice(), numbers.rows(), numbers.columns());
@@ -117,29 +188,15 @@ fn each_row<T: Send, R: Send>(
             py.detach(|| {
                 let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 (start..rows.min(start + SAMPLES_PER_SIGNAL_CHECK)).try_for_each(|row| {
-                    made.push(work(&mut shared, first + row, &x[row * inputs..][..inputs])?);
-                    Ok(())
+                    work(&mut shared, first + row, &x[row * inputs..][..inputs], &mut made)
                 })
             })
-            .map_err(|error: BadInput| errors::value(error))?;
+            .map_err(errors::value)?;
             py.check_signals()?;
         }
         Ok(())
     })?;
     Ok(made)
-}
-
-/// Labels of `rows` rows, all of which can be learned or are missing.
-pub(crate) fn labels(plan: &Plan, y: &Bound<'_, PyAny>, rows: usize) -> PyResult<Vec<Option<f32>>> {
-    let y = Numbers::labels(y, rows)?;
-    let label = |(row, y): (usize, &f32)| {
-        if y.is_nan() {
-            return Ok(None);
-        }
-        plan.check_label(*y).map_err(|error| errors::value(format!("row {row}: {error}")))?;
-        Ok(Some(*y))
-    };
-    y.as_slice().iter().enumerate().map(label).collect()
 }
 
 /// The weight of each kernel in the predictions of a node.

@@ -5,31 +5,25 @@ use hedgerow_lab::output::OutputError;
 use hedgerow_lab::suite::SuiteError;
 use hedgerow_report::compare as report;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::errors;
-use crate::simulate::{given, layers};
+use crate::simulate::Request;
 use crate::work;
 
-/// Runs all methods, or those that ``changes`` name, on every data set with every partition and
-/// budget, and ranks them. ``changes`` and samples are those of ``simulate``. Returns the tables
-/// and the advice as on a terminal, and the files that the command writes: names and contents.
+/// Runs all methods, or those that the settings name, on every data set with every partition and
+/// budget, and ranks them. Returns the tables and the advice as on a terminal, and the files that
+/// the command writes: names and contents.
 #[pyfunction]
-#[pyo3(signature = (changes, x=None, y=None, node=None, *, data=None, partitions=None, budgets=None, against=None))]
-#[expect(clippy::too_many_arguments, reason = "in Python they have names")]
+#[pyo3(signature = (request, *, data=None, partitions=None, budgets=None, against=None))]
 pub(crate) fn compare(
     py: Python<'_>,
-    changes: &Bound<'_, PyDict>,
-    x: Option<&Bound<'_, PyAny>>,
-    y: Option<&Bound<'_, PyAny>>,
-    node: Option<Vec<String>>,
+    request: Request<'_>,
     data: Option<Vec<String>>,
     partitions: Option<Vec<String>>,
     budgets: Option<Vec<i64>>,
     against: Option<String>,
 ) -> PyResult<(String, Vec<(String, String)>)> {
-    let given = given(x, y, node)?;
-    let layers = layers(changes, given.as_ref())?;
+    let (layers, given) = request.read()?;
     let config = GridConfig { data, partitions, budgets, against, ..GridConfig::default() };
     let done = work::run(py, |stop| {
         let mut grid = match given {

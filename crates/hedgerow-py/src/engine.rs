@@ -8,14 +8,15 @@ use hedgerow::message::{
     BroadcastHead, BroadcastMessage, Numbers as Carried, ScaleMessage, Selection, ToNode, ToServer,
 };
 use hedgerow::node::{Answer, BadInput, LinkSnapshot};
-use numpy::PyArray1;
+use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyType};
 
 use crate::Pickled;
-use crate::arrays::{self, Numbers};
+use crate::arrays::Numbers;
 use crate::batch::{self, lock};
 use crate::errors;
+use crate::labels;
 use crate::messages::{Speech, Upload, count, kernels, narrow};
 use crate::plan::Plan;
 
@@ -50,6 +51,7 @@ impl Engine {
     #[new]
     #[pyo3(signature = (plan, run="", number=None), text_signature = "(plan, run='', number=0)")]
     fn new(plan: &Plan, run: &str, number: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        labels::check_one_output(&plan.0)?;
         let number = number.map_or(Ok(0), node)?;
         let mut node = plan.0.node(number);
         node.set_run(run);
@@ -57,21 +59,36 @@ impl Engine {
     }
 
     /// Predicts the label of one sample.
-    fn predict_one(&self, x: &Bound<'_, PyAny>) -> PyResult<f64> {
+    fn predict_one<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         batch::predict_one(&self.node, &self.plan, x, |node| node)
+    }
+
+    /// The probability of each class for one sample, by name.
+    fn predict_proba_one<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        batch::predict_proba_one(&self.node, &self.plan, x, |node| node)
     }
 
     /// Learns from one sample. Returns the prediction made before. Without a label (None, NaN) the
     /// sample is only predicted.
-    fn learn_one(&self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<f64> {
-        batch::learn_one(&self.node, &self.plan, (x, y), |node, x, y| {
+    fn learn_one<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        y: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let learn = |node: &mut hedgerow::Node, x: &[f32], y: Option<&[f32]>| {
             self.learn_or_predict(node, x, y)
-        })
+        };
+        batch::learn_one(&self.node, &self.plan, (x, y), learn, |node| node)
     }
 
     /// Predicts the labels of samples, one per row.
-    fn predict<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::predict(&self.node, &self.plan, x, |node| node)
+    fn predict<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        batch::predictions(&self.node, &self.plan, x, |node| node)
+    }
+
+    /// The probabilities of classes, one row per sample and one column per class of the plan.
+    fn predict_proba<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        batch::predict_proba(&self.node, &self.plan, x, |node| node)
     }
 
     /// Learns from samples in order. Returns the predictions made before each. Samples without a
@@ -80,23 +97,28 @@ impl Engine {
         &self,
         x: &Bound<'py, PyAny>,
         y: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::learn(&self.node, &self.plan, (x, y), |node, x, y| self.learn_or_predict(node, x, y))
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let learn = |node: &mut hedgerow::Node, x: &[f32], y: Option<&[f32]>| {
+            self.learn_or_predict(node, x, y)
+        };
+        batch::learn(&self.node, &self.plan, (x, y), learn, |node| node)
     }
 
     /// Predicts, and remembers the sample until its label arrives.
-    fn predict_later(&self, py: Python<'_>, id: &str, x: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let x = batch::sample(&self.plan, x)?;
-        let answer = lock(py, &self.node).predict_later(id, &x).map_err(errors::value)?;
-        Ok(f64::from(answer.value))
+    fn predict_later<'py>(&self, id: &str, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, x) = (x.py(), batch::sample(&self.plan, x)?);
+        let mut node = lock(py, &self.node);
+        let answer = node.predict_later(id, &x).map_err(errors::value)?;
+        labels::predicted(py, &node, &answer)
     }
 
     /// Learns the label of an earlier prediction. Returns that prediction. Raises KeyError if no
     /// prediction waits under this id.
-    fn learn_by_id(&self, py: Python<'_>, id: &str, y: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let y = arrays::label(y)?.unwrap_or(f32::NAN);
-        let answer = lock(py, &self.node).learn_by_id(id, &[y]).map_err(errors::input)?;
-        Ok(f64::from(answer.value))
+    fn learn_by_id<'py>(&self, id: &str, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, y) = (y.py(), labels::known(&self.plan, y)?);
+        let mut node = lock(py, &self.node);
+        let answer = node.learn_by_id(id, &y).map_err(errors::input)?;
+        labels::predicted(py, &node, &answer)
     }
 
     /// Starts a connection, without messages so far.
@@ -237,6 +259,7 @@ impl Engine {
     /// Continues from a saved state of the same plan, without a connection.
     #[staticmethod]
     fn restore(plan: &Plan, saved: &[u8]) -> PyResult<Self> {
+        labels::check_one_output(&plan.0)?;
         let node = hedgerow::Node::restore(&plan.0, saved).map_err(errors::value)?;
         Ok(Self::with(plan.0.clone(), node))
     }
@@ -281,13 +304,13 @@ impl Engine {
         &self,
         node: &mut hedgerow::Node,
         x: &[f32],
-        y: Option<f32>,
+        y: Option<&[f32]>,
     ) -> Result<Answer, BadInput> {
         let Some(y) = y else {
             self.missing_labels.fetch_add(1, Ordering::Relaxed);
             return node.predict(x);
         };
-        node.learn(x, &[y])
+        node.learn(x, y)
     }
 
     fn hear(&self, py: Python<'_>, message: ToNode) -> PyResult<()> {

@@ -6,13 +6,14 @@ use hedgerow::Node;
 use hedgerow::node::{Answer, BadInput, LinkSnapshot};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyType};
+use pyo3::types::{PyBytes, PyDict, PyType};
 use serde::{Deserialize, Serialize};
 
 use crate::arrays::Table;
 use crate::batch::{self, SAMPLES_PER_SIGNAL_CHECK, lock};
 use crate::engine;
 use crate::errors;
+use crate::labels::{self, Labels};
 use crate::plan::Plan;
 use crate::server::SavedServer;
 
@@ -53,9 +54,9 @@ struct State {
 
 impl State {
     /// A sample is predicted and learned where it is, or only predicted if it has no label.
-    fn learn(&mut self, node: usize, x: &[f32], y: Option<f32>) -> Result<Answer, BadInput> {
+    fn learn(&mut self, node: usize, x: &[f32], y: Option<&[f32]>) -> Result<Answer, BadInput> {
         match y {
-            Some(y) => self.node(node).learn(x, &[y]),
+            Some(y) => self.node(node).learn(x, y),
             None => {
                 self.missing_labels += 1;
                 self.node(node).predict(x)
@@ -120,8 +121,9 @@ fn check(plan: &hedgerow::Plan) -> PyResult<()> {
     }
     let nodes = plan.config().nodes;
     let (width, inputs) = (plan.width() as f64, plan.inputs() as f64);
-    // Buffers, and what the method keeps.
-    let each = 1024.0 + 64.0 * (width + inputs) + (plan.method().memory)(plan.setup()) as f64;
+    // Buffers, and what the method keeps of each output.
+    let kept = (plan.method().memory)(plan.setup()) as f64 * plan.outputs() as f64;
+    let each = 1024.0 + 64.0 * (width + inputs) + kept;
     let most = MAX_MEMORY / each;
     if nodes as f64 <= most {
         return Ok(());
@@ -139,8 +141,7 @@ pub(crate) struct Federation {
     state: Mutex<State>,
 }
 
-type Outcome<'py> =
-    (Bound<'py, PyArray1<f32>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<bool>>);
+type Outcome<'py> = (Bound<'py, PyAny>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>);
 
 #[pymethods]
 impl Federation {
@@ -154,7 +155,8 @@ impl Federation {
     }
 
     /// Plays samples: in a single round, or as many rounds as it takes if each node sees one sample
-    /// a round. Predictions, their rounds, and whether each counts: there was a model, and a label.
+    /// a round. Predictions, their rounds, and their errors; an error is NaN if there was no model or
+    /// no label.
     #[pyo3(signature = (x, y, node=None, single=false))]
     fn _play<'py>(
         &self,
@@ -166,7 +168,7 @@ impl Federation {
     ) -> PyResult<Outcome<'py>> {
         let inputs = self.plan.inputs();
         let table = Table::samples(x, inputs, &self.plan.config().columns)?;
-        let labels = batch::labels(&self.plan, y, table.rows())?;
+        let labels = Labels::read(&self.plan, y, table.rows())?;
         let nodes = self.nodes_of(table.rows(), node)?;
         let mut order: Vec<usize> = (0..table.rows()).collect();
         let mut rounds = vec![0i64; order.len()];
@@ -178,7 +180,9 @@ impl Federation {
             }
             order.sort_by_key(|row| rounds[*row]);
         }
-        let (mut predictions, mut known) = (vec![0f32; order.len()], vec![false; order.len()]);
+        let width = if self.plan.classes().is_some() { 1 } else { self.plan.outputs() };
+        let mut predictions = vec![0f32; order.len() * width];
+        let mut errors = vec![f64::NAN; order.len()];
         let table = table.in_order(&order)?;
         let is_dense = matches!(table, Table::Dense(_));
         table.each_part(|first, numbers| {
@@ -186,11 +190,18 @@ impl Federation {
             for start in (0..rows).step_by(SAMPLES_PER_SIGNAL_CHECK) {
                 let piece = py.detach(|| {
                     let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut predicted = Vec::with_capacity(width);
                     for at in start..rows.min(start + SAMPLES_PER_SIGNAL_CHECK) {
                         let row = order[first + at];
                         let x = &x[if is_dense { row } else { at } * inputs..][..inputs];
-                        let answer = state.learn(nodes[row], x, labels[row])?;
-                        (predictions[row], known[row]) = (answer.value, answer.known);
+                        let answer = state.learn(nodes[row], x, labels.of(row))?;
+                        let node = state.node(nodes[row]);
+                        predicted.clear();
+                        labels::push(node, &answer, &mut predicted);
+                        predictions[row * width..][..width].copy_from_slice(&predicted);
+                        if let Some(y) = labels.of(row).filter(|_| answer.known) {
+                            errors[row] = labels::error(node, &answer, y);
+                        }
                         let next = order.get(first + at + 1).map(|next| rounds[*next]);
                         // Every node that has learned speaks, and all hear what came of it.
                         if next != Some(rounds[row]) {
@@ -204,11 +215,10 @@ impl Federation {
             }
             Ok(())
         })?;
-        known.iter_mut().zip(&labels).for_each(|(known, label)| *known &= label.is_some());
         Ok((
-            PyArray1::from_vec(py, predictions),
+            labels::array(py, &self.plan, predictions)?,
             PyArray1::from_vec(py, rounds),
-            PyArray1::from_vec(py, known),
+            PyArray1::from_vec(py, errors),
         ))
     }
 
@@ -218,9 +228,20 @@ impl Federation {
         &self,
         x: &Bound<'py, PyAny>,
         node: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let node = self.node(node)?;
-        batch::predict(&self.state, &self.plan, x, move |state| state.node(node))
+        batch::predictions(&self.state, &self.plan, x, move |state| state.node(node))
+    }
+
+    /// The probabilities of classes; see ``Learner.predict_proba``.
+    #[pyo3(signature = (x, node=None), text_signature = "($self, x, node=0)")]
+    fn predict_proba<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        node: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let node = self.node(node)?;
+        batch::predict_proba(&self.state, &self.plan, x, move |state| state.node(node))
     }
 
     /// The intervals in which labels at one node are expected; see ``Learner.predict_interval``.
@@ -230,16 +251,31 @@ impl Federation {
         x: &Bound<'py, PyAny>,
         node: Option<&Bound<'py, PyAny>>,
         level: f64,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let node = self.node(node)?;
-        batch::predict_interval(&self.state, &self.plan, x, level, move |state| state.node(node))
+        batch::intervals(&self.state, &self.plan, x, level, move |state| state.node(node))
     }
 
     /// Predicts the label of one sample with the model of one node.
     #[pyo3(signature = (x, node=None), text_signature = "($self, x, node=0)")]
-    fn predict_one(&self, x: &Bound<'_, PyAny>, node: Option<&Bound<'_, PyAny>>) -> PyResult<f64> {
+    fn predict_one<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        node: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let node = self.node(node)?;
         batch::predict_one(&self.state, &self.plan, x, |state| state.node(node))
+    }
+
+    /// The probability of each class for one sample, by name, with the model of one node.
+    #[pyo3(signature = (x, node=None), text_signature = "($self, x, node=0)")]
+    fn predict_proba_one<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        node: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let node = self.node(node)?;
+        batch::predict_proba_one(&self.state, &self.plan, x, |state| state.node(node))
     }
 
     /// The weight of each kernel in the predictions of a node.
@@ -274,7 +310,8 @@ impl Federation {
         lock(py, &self.state).missing_labels
     }
 
-    /// Mean squared error of the models' predictions before their labels; 0 before the first. With
+    /// Mean squared error of the models' predictions before their labels, over all targets, or the
+    /// share of wrong classes; 0 before the first. With
     /// online scaling there is no model until nodes have agreed on a scale, and predictions before
     /// that aren't counted.
     #[getter]

@@ -4,9 +4,9 @@ use std::sync::Mutex;
 
 use hedgerow::node::{Answer, BadInput};
 use hedgerow::{Federation, Node};
-use numpy::{PyArray1, PyArray2};
+use numpy::PyArray2;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyType};
+use pyo3::types::{PyBytes, PyDict, PyType};
 use serde::{Deserialize, Serialize};
 
 use crate::Pickled;
@@ -54,13 +54,13 @@ fn node(state: &mut State) -> &mut Node {
 }
 
 /// Messages are exchanged after every sample that has a label.
-fn learn(state: &mut State, x: &[f32], y: Option<f32>) -> Result<Answer, BadInput> {
+fn learn(state: &mut State, x: &[f32], y: Option<&[f32]>) -> Result<Answer, BadInput> {
     let Some(y) = y else {
         let answer = node(state).predict(x)?;
         state.missing_labels += 1;
         return Ok(answer);
     };
-    let answer = node(state).learn(x, &[y])?;
+    let answer = node(state).learn(x, y)?;
     state.federation.exchange();
     Ok(answer)
 }
@@ -72,6 +72,10 @@ fn learn(state: &mut State, x: &[f32], y: Option<f32>) -> Result<Answer, BadInpu
 /// samples are arrays, frames or sparse matrices, whose rows are made dense in parts. What is
 /// missing (NaN, None, absent) is filled in by the mean so far. With ``scaling="online"``
 /// predictions before the sixteenth label are the mean of the labels.
+///
+/// A label is a number. Of several targets (``Plan(target="a,b")``) it is a list, a tuple, an array
+/// or a dictionary of numbers. Of a plan with classes it is the name of one; a number or a truth
+/// value stands for its text, such as ``"1"`` or ``"true"``.
 ///
 /// >>> from hedgerow import Learner, Plan
 /// >>> learner = Learner(Plan(inputs=1, scaling="none"))
@@ -97,32 +101,49 @@ impl Learner {
         Ok(Self { plan: plan.0.clone(), state: Mutex::new(state) })
     }
 
-    /// Predicts the label of one sample.
-    fn predict_one(&self, x: &Bound<'_, PyAny>) -> PyResult<f64> {
+    /// Predicts the label of one sample: a number, a tuple of numbers if the plan has several
+    /// targets, or the name of a class.
+    fn predict_one<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         batch::predict_one(&self.state, &self.plan, x, node)
+    }
+
+    /// The probability of each class for one sample, by name.
+    fn predict_proba_one<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        batch::predict_proba_one(&self.state, &self.plan, x, node)
     }
 
     /// Learns from one sample. Returns the prediction made before. Without a label (None, NaN) the
     /// sample is only predicted, and counted in ``missing_labels``.
-    fn learn_one(&self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<f64> {
-        batch::learn_one(&self.state, &self.plan, (x, y), learn)
+    fn learn_one<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        y: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        batch::learn_one(&self.state, &self.plan, (x, y), learn, node)
     }
 
-    /// Predicts the labels of samples, one per row.
-    fn predict<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::predict(&self.state, &self.plan, x, node)
+    /// Predicts the labels of samples, one per row: numbers, rows of numbers if the plan has several
+    /// targets, or names of classes.
+    fn predict<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        batch::predictions(&self.state, &self.plan, x, node)
+    }
+
+    /// The probabilities of classes, one row per sample and one column per class of the plan.
+    fn predict_proba<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        batch::predict_proba(&self.state, &self.plan, x, node)
     }
 
     /// The intervals in which the labels of samples are expected with this probability (from 0.5 to
-    /// 0.99), one per row: lower and upper ends. Widths follow the errors of predictions so far; NaN
-    /// before the first label that was predicted by a model, and for classes.
+    /// 0.99), one per row: lower and upper ends, of each target if there are several. Widths follow
+    /// the errors of predictions so far; NaN before the first label that was predicted by a model,
+    /// and for classes.
     #[pyo3(signature = (x, level=0.9))]
     fn predict_interval<'py>(
         &self,
         x: &Bound<'py, PyAny>,
         level: f64,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        batch::predict_interval(&self.state, &self.plan, x, level, node)
+    ) -> PyResult<Bound<'py, PyAny>> {
+        batch::intervals(&self.state, &self.plan, x, level, node)
     }
 
     /// Learns from samples in order. Returns the predictions made before each. Samples without a
@@ -131,8 +152,8 @@ impl Learner {
         &self,
         x: &Bound<'py, PyAny>,
         y: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::learn(&self.state, &self.plan, (x, y), learn)
+    ) -> PyResult<Bound<'py, PyAny>> {
+        batch::learn(&self.state, &self.plan, (x, y), learn, node)
     }
 
     /// Number of labels learned.
@@ -147,7 +168,8 @@ impl Learner {
         lock(py, &self.state).missing_labels
     }
 
-    /// Mean squared error of the model's predictions before each label; 0 before the first. With
+    /// Mean squared error of the model's predictions before each label, over all targets, or the
+    /// share of wrong classes; 0 before the first. With
     /// online scaling there is no model until the first sixteen labels have made a scale: until
     /// then the mean of the labels is predicted, and that isn't counted.
     #[getter]

@@ -8,6 +8,7 @@ mod engine;
 mod errors;
 mod features;
 mod federation;
+mod labels;
 mod learner;
 mod messages;
 mod model;

@@ -16,6 +16,8 @@ use hedgerow_net::agent::sample::Sample;
 use hedgerow_net::agent::state::StateError;
 use pyo3::exceptions::{PyConnectionError, PyFileNotFoundError, PyKeyError, PyOSError};
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFloat, PyString, PyTuple};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
@@ -24,7 +26,8 @@ use tokio::time::timeout;
 
 use crate::batch::{self, lock};
 use crate::errors;
-use crate::{arrays, plan::Plan};
+use crate::labels;
+use crate::plan::Plan;
 
 /// Interval of checks for Ctrl-C.
 const SIGNAL_POLL: Duration = Duration::from_millis(50);
@@ -101,7 +104,7 @@ impl Node {
             layers.push(Layer::value("", "server.identity", text(identity)?));
         }
         for (key, value) in settings.unwrap_or_default() {
-            if key.starts_with("samples.") {
+            if key.starts_with("samples.") && key != "samples.interval" {
                 return Err(errors::value(format!(
                     "{key} has no meaning here: samples come from Python"
                 )));
@@ -137,35 +140,71 @@ impl Node {
         Ok(node)
     }
 
-    /// Predicts the label of one sample.
-    fn predict_one(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let x = Some(self.sample(py, x)?);
-        self.take(py, Sample { x, ..Sample::default() })
+    /// Predicts the label of one sample: a number, a tuple of numbers if the federation has several
+    /// targets, or the name of a class.
+    fn predict_one<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let answer = self.predicted(x)?;
+        predictions(x.py(), &answer["prediction"])
+    }
+
+    /// The probability of each class for one sample, by name.
+    fn predict_proba_one<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        let py = x.py();
+        let plan = self.told(py)?;
+        labels::check_classes(&plan.0)?;
+        let (answer, named) = (self.predicted(x)?, PyDict::new(py));
+        for class in &plan.0.config().classes {
+            named.set_item(class, answer["probabilities"][class].as_f64())?;
+        }
+        Ok(named)
+    }
+
+    /// The interval in which the label of one sample is expected: its lower and upper end, or both
+    /// for each of several targets. Ends are NaN before the first label that was predicted by a
+    /// model, and for classes. The setting ``samples.interval`` has the probability, 0.9 by default.
+    fn predict_interval_one<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = x.py();
+        let plan = self.told(py)?.0;
+        let answer = self.predicted(x)?;
+        let end = |name: &str, target: usize| {
+            let end = &answer[name];
+            end.as_f64().or_else(|| end[target].as_f64()).unwrap_or(f64::NAN)
+        };
+        let ends = |target| (end("lower", target), end("upper", target));
+        if plan.outputs() == 1 || plan.classes().is_some() {
+            return Ok(ends(0).into_pyobject(py)?.into_any());
+        }
+        Ok(PyTuple::new(py, (0..plan.outputs()).map(ends))?.into_any())
     }
 
     /// Learns from one sample. Returns the prediction made before. Without a label (None, NaN) the
     /// sample is only predicted.
-    fn learn_one(
+    fn learn_one<'py>(
         &self,
-        py: Python<'_>,
-        x: &Bound<'_, PyAny>,
-        y: &Bound<'_, PyAny>,
-    ) -> PyResult<f64> {
-        let (x, y) = (Some(self.sample(py, x)?), arrays::label(y)?.map(|y| vec![y]));
-        self.take(py, Sample { x, y, ..Sample::default() })
+        x: &Bound<'py, PyAny>,
+        y: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = x.py();
+        let (x, y) = (Some(self.sample(x)?), labels::read(&self.told(py)?.0, y)?);
+        let answer = self.take(py, Sample { x, y, ..Sample::default() })?;
+        predictions(py, &answer["prediction"])
     }
 
     /// Predicts, and remembers the sample until its label arrives.
-    fn predict_later(&self, py: Python<'_>, id: &str, x: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let x = Some(self.sample(py, x)?);
-        self.take(py, Sample { id: Some(id.to_owned()), x, ..Sample::default() })
+    fn predict_later<'py>(&self, id: &str, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let sample =
+            Sample { id: Some(id.to_owned()), x: Some(self.sample(x)?), ..Sample::default() };
+        let answer = self.take(x.py(), sample)?;
+        predictions(x.py(), &answer["prediction"])
     }
 
     /// Learns the label of an earlier prediction. Returns that prediction. Raises KeyError if no
     /// prediction waits under this id.
-    fn learn_by_id(&self, py: Python<'_>, id: &str, y: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let y = Some(vec![arrays::label(y)?.unwrap_or(f32::NAN)]);
-        self.take(py, Sample { id: Some(id.to_owned()), y, ..Sample::default() })
+    fn learn_by_id<'py>(&self, id: &str, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = y.py();
+        let y = Some(labels::known(&self.told(py)?.0, y)?);
+        let answer = self.take(py, Sample { id: Some(id.to_owned()), y, ..Sample::default() })?;
+        predictions(py, &answer["prediction"])
     }
 
     /// The status, like ``GET /status`` of a node.
@@ -262,8 +301,14 @@ impl Node {
         process::id() != self.process
     }
 
-    fn sample(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
-        batch::sample(&self.told(py)?.0, x)
+    fn sample(&self, x: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
+        batch::sample(&self.told(x.py())?.0, x)
+    }
+
+    /// What the node says of a sample.
+    fn predicted(&self, x: &Bound<'_, PyAny>) -> PyResult<Value> {
+        let sample = Sample { x: Some(self.sample(x)?), ..Sample::default() };
+        self.take(x.py(), sample)
     }
 
     /// What is learned, once the server has told it.
@@ -273,22 +318,15 @@ impl Node {
         }
         let reply = self.answered(self.ask(py, Question::Plan)?)?;
         let plan = Plan::from_json(reply.as_str().unwrap_or_default())?;
-        if plan.0.outputs() > 1 || plan.0.classes().is_some() {
-            return Err(errors::value(
-                "a node in Python learns one number, but this federation has classes or several \
-                 targets: use `hedgerow join`",
-            ));
-        }
         Ok(self.plan.get_or_init(|| plan).clone())
     }
 
-    fn take(&self, py: Python<'_>, sample: Sample) -> PyResult<f64> {
+    fn take(&self, py: Python<'_>, sample: Sample) -> PyResult<Value> {
         let reply = self.ask(py, Question::Sample(sample))?;
-        let answer = self.answered(reply)?;
-        Ok(answer["prediction"].as_f64().unwrap_or(f64::NAN))
+        self.answered(reply)
     }
 
-    fn answered(&self, reply: Reply) -> PyResult<serde_json::Value> {
+    fn answered(&self, reply: Reply) -> PyResult<Value> {
         let Reply { status, body } = reply;
         let reason = || body["error"].as_str().unwrap_or_default().to_owned();
         match status.as_u16() {
@@ -361,6 +399,16 @@ impl Node {
             py.check_signals()?;
             py.detach(|| std::thread::sleep(SIGNAL_POLL));
         }
+    }
+}
+
+/// Predictions of a node as Python has them.
+fn predictions<'py>(py: Python<'py>, shown: &Value) -> PyResult<Bound<'py, PyAny>> {
+    let number = |shown: &Value| shown.as_f64().unwrap_or(f64::NAN);
+    match shown {
+        Value::String(class) => Ok(PyString::new(py, class).into_any()),
+        Value::Array(all) => Ok(PyTuple::new(py, all.iter().map(number))?.into_any()),
+        one => Ok(PyFloat::new(py, number(one)).into_any()),
     }
 }
 

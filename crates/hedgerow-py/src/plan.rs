@@ -17,7 +17,8 @@ use crate::errors;
 ///
 /// ``method`` gr (growing ridge), tr (tuned ridge), mk (MK-OFL), sk:N (SK-OFL with the N-th kernel,
 /// from 1), naive, emk, pof, fedpoe, linear or linear-newton. ``inputs``, ``columns`` How many numbers a sample
-/// has, or their names; samples with names are then taken by them. ``target`` Name of the label.
+/// has, or their names; samples with names are then taken by them. ``target`` Name of the label, or names of
+/// several with commas. ``classes`` Names of the classes, if the label is one.
 /// ``nodes`` K, how many nodes are expected. Rates are made for it. ``budget`` r, numbers that a
 /// message may have. It decides how many random features a kernel has. ``kernels``, ``draw`` The
 /// dictionary: pairs of a family (gaussian, laplacian, cauchy, matern32, matern52) and a squared
@@ -56,7 +57,7 @@ impl Plan {
     #[new]
     #[pyo3(
         signature = (**settings),
-        text_signature = "(*, method='tr', inputs=0, columns=(), target='y', nodes=1, budget=100, kernels=None, draw='shared', loss='squared', huber_delta=1.0, ridge=0.01, step_size=1.0, step_schedule='anytime', weight_rate=1.0, weight_schedule='anytime', weight_rule='incremental', memory=1000000, scaling='online', ranges=None, compression='none', every=1, part=1, personal=None, aggregation='mean', seed=1)"
+        text_signature = "(*, method='tr', inputs=0, columns=(), target='y', classes=(), nodes=1, budget=100, kernels=None, draw='shared', loss='squared', huber_delta=1.0, ridge=0.01, step_size=1.0, step_schedule='anytime', weight_rate=1.0, weight_schedule='anytime', weight_rule='incremental', memory=1000000, scaling='online', ranges=None, compression='none', every=1, part=1, personal=None, aggregation='mean', seed=1)"
     )]
     fn new(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let (mut learning, mut sections, mut dictionary) = (Table::new(), Table::new(), None);
@@ -114,10 +115,16 @@ impl Plan {
         self.0.config().columns.clone()
     }
 
-    /// Name of the label.
+    /// Name of the label, or names of several with commas.
     #[getter]
     fn target(&self) -> &str {
         &self.0.config().target
+    }
+
+    /// Names of the classes; empty if labels are numbers.
+    #[getter]
+    fn classes(&self) -> Vec<String> {
+        self.0.config().classes.clone()
     }
 
     /// The expected number of nodes, K.
@@ -140,7 +147,7 @@ impl Plan {
         // The label is one that all losses know.
         _ = half.learn(self.0.map().map_batch(&x, &mut z), 1.0);
         half.upload(&mut upload);
-        upload.count()
+        upload.count() * self.0.outputs()
     }
 
     /// Features of a sample, of all kernels together.

@@ -14,6 +14,7 @@ use crate::arrays::Numbers;
 use crate::batch::lock;
 use crate::engine::node;
 use crate::errors;
+use crate::labels;
 use crate::messages::{Broadcast, Upload};
 use crate::plan::Plan;
 
@@ -78,6 +79,7 @@ impl Server {
                 "compression must be \"none\" for messages that Python carries",
             ));
         }
+        labels::check_one_output(&plan.0)?;
         let state = State { server: plan.0.server(), counted: Counted::default() };
         Ok(Self { plan: plan.0.clone(), state: Mutex::new(state) })
     }

@@ -1,6 +1,7 @@
 //! [`simulate`]: what `hedgerow simulate` does, on a named stream, a file or arrays, with its
 //! results as a [`Run`].
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use hedgerow::limits::MAX_LABEL;
@@ -25,22 +26,56 @@ use crate::errors;
 use crate::plan::to_toml;
 use crate::work;
 
-/// Runs trials of one or more methods. ``changes`` are settings such as ``{"federation.nodes":
-/// 20}``, as ``hedgerow config`` prints them. Samples come from ``data.name``, or are ``x``, ``y``
-/// and, if they belong to nodes, ``node``. With ``predictions`` those of the first trial come with
-/// the results, as columns.
+/// What a run is asked for: settings such as ``{"federation.nodes": 20}``, as ``hedgerow config``
+/// prints them, and samples, unless settings name the data.
+#[derive(FromPyObject)]
+pub(crate) struct Request<'py> {
+    changes: Bound<'py, PyDict>,
+    x: Option<Bound<'py, PyAny>>,
+    y: Option<Bound<'py, PyAny>>,
+    /// The node of each sample.
+    node: Option<Vec<String>>,
+    /// What samples are called; else data has its own name.
+    name: Option<String>,
+}
+
+impl Request<'_> {
+    /// Settings, and samples if there are any.
+    pub(crate) fn read(self) -> PyResult<(Vec<Layer>, Option<GivenSamples>)> {
+        let given = match (&self.x, &self.y) {
+            (Some(x), Some(y)) => {
+                Some(arrays(self.name.as_deref().unwrap_or("arrays"), x, y, self.node)?)
+            }
+            (None, None) => None,
+            _ => return Err(errors::kind("X and y come together or not at all")),
+        };
+        let mut layers = Vec::new();
+        for (key, value) in self.changes {
+            let key: String = key.extract()?;
+            let value = to_toml(&key, &value)?;
+            layers.push(Layer::value("", &key, value));
+        }
+        if let Some(given) = &given
+            && !layers.iter().any(|layer| layer.changes("run.rounds"))
+        {
+            // All of them, however they are dealt.
+            layers.push(Layer::value("", "run.rounds", given.y.len().max(1) as i64));
+        }
+        Ok((layers, given))
+    }
+}
+
+/// Runs trials of one or more methods. With ``predictions`` those of the first trial come with the
+/// results, as columns.
 #[pyfunction]
-#[pyo3(signature = (changes, x=None, y=None, node=None, *, predictions=false))]
+#[pyo3(signature = (request, *, predictions=false))]
 pub(crate) fn simulate<'py>(
     py: Python<'py>,
-    changes: &Bound<'py, PyDict>,
-    x: Option<&Bound<'py, PyAny>>,
-    y: Option<&Bound<'py, PyAny>>,
-    node: Option<Vec<String>>,
+    request: Request<'py>,
     predictions: bool,
 ) -> PyResult<(Run, Option<Bound<'py, PyDict>>)> {
-    let given = given(x, y, node)?;
-    let layers = layers(changes, given.as_ref())?;
+    let name = request.name.clone();
+    let (layers, given) = request.read()?;
     let mut settings = Settings::load(&layers).map_err(|error| errors::settings(&error))?;
     settings.keeps_predictions |= predictions;
     let unsaved = |error: ModelError| errors::of_system(&error);
@@ -50,10 +85,11 @@ pub(crate) fn simulate<'py>(
         .try_for_each(|path| Model::check_replaceable(path))
         .map_err(unsaved)?;
     let outcome = work::run(py, |stop| {
-        let data = match given {
+        let mut data = match given {
             Some(given) => given.dataset(&settings)?,
             None => run::load_data(&settings, &|_| stop.check())?,
         };
+        data.name = name.unwrap_or(data.name);
         let results = Experiment::new(&settings, &data)?.run(&|| stop.check())?;
         let scored = predictions.then(|| PredictionColumns::new(&results, &data));
         if let Some(path) = &settings.predictions {
@@ -62,12 +98,6 @@ pub(crate) fn simulate<'py>(
         Ok((results, scored))
     })?;
     let (mut results, scored) = outcome.map_err(|error: SuiteError| errors::suite(&error))?;
-    if predictions && (!results.classes.is_empty() || !results.targets.is_empty()) {
-        return Err(errors::value(
-            "predictions=True is for one target of numbers: settings={\"run.predictions\": FILE} \
-             writes those of classes and of several targets to a file",
-        ));
-    }
     if let (Some(path), Some(model)) = (&settings.save_model, results.model.take()) {
         model.write(path).map_err(unsaved)?;
     }
@@ -75,45 +105,67 @@ pub(crate) fn simulate<'py>(
     Ok((Run(results), scored))
 }
 
-/// What the predictions of a run have in common with a table: a column for each of its parts.
+/// The predictions of a run as a table: the columns that files of them have.
 struct PredictionColumns {
-    numbers: [Vec<f32>; 4],
+    /// Names of the columns.
+    names: Vec<String>,
     rows: Vec<u64>,
     times: Vec<f64>,
     has_dates: bool,
-    /// Positions in the names of nodes and of methods.
+    /// Positions in the names of nodes, methods and targets.
     nodes: Vec<u32>,
     methods: Vec<u32>,
+    targets: Vec<u32>,
+    /// Labels and predictions; of classes, their positions in the names of classes.
+    truths: Vec<f32>,
+    values: Vec<f32>,
+    /// The columns after them: ends of intervals, or probabilities of classes.
+    others: Vec<Vec<f32>>,
     node_names: Vec<String>,
     method_names: Vec<String>,
+    target_names: Vec<String>,
+    classes: Vec<String>,
 }
 
 impl PredictionColumns {
     fn new(results: &Results, data: &Dataset) -> Self {
         let name = |node| results.node_names.get(node).cloned();
+        let (targets, classes) = (results.targets.len().max(1), results.classes.len());
         let mut columns = Self {
-            numbers: Default::default(),
+            names: predictions::columns(results),
             rows: Vec::new(),
             times: Vec::new(),
             has_dates: data.has_dates,
             nodes: Vec::new(),
             methods: Vec::new(),
+            targets: Vec::new(),
+            truths: Vec::new(),
+            values: Vec::new(),
+            others: vec![Vec::new(); if classes == 0 { 2 } else { classes }],
             // Nodes without a name have numbers from 1, as in files of predictions.
             node_names: (0..results.nodes)
                 .map(|node| name(node).unwrap_or_else(|| (node + 1).to_string()))
                 .collect(),
             method_names: results.predictions.iter().map(|one| one.method.clone()).collect(),
+            target_names: results.targets.clone(),
+            classes: results.classes.clone(),
         };
         for (at, of_method) in results.predictions.iter().enumerate() {
-            for scored in &of_method.predictions {
+            for (place, scored) in of_method.predictions.iter().enumerate() {
+                columns.truths.push(scored.truth);
+                columns.values.push(scored.value);
                 let ends = scored.interval.map_or([f32::NAN; 2], |it| [it.lower, it.upper]);
-                let numbers = [scored.truth, scored.value, ends[0], ends[1]];
-                columns.numbers.iter_mut().zip(numbers).for_each(|(all, one)| all.push(one));
+                let others = match classes {
+                    0 => &ends[..],
+                    _ => &of_method.probabilities[place * classes..][..classes],
+                };
+                columns.others.iter_mut().zip(others).for_each(|(all, one)| all.push(*one));
                 let index = scored.index as usize;
                 columns.rows.push(data.row(index));
                 columns.times.extend(data.times.get(index));
                 columns.nodes.push(scored.node);
                 columns.methods.push(at as u32);
+                columns.targets.push((place % targets) as u32);
             }
         }
         columns
@@ -121,70 +173,57 @@ impl PredictionColumns {
 
     fn into_dict(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let columns = PyDict::new(py);
-        columns.set_item("row", PyArray1::from_vec(py, self.rows))?;
+        let position = |label: &f32| *label as u32;
+        let labels = |labels: Vec<f32>| match self.classes.is_empty() {
+            true => PyArray1::from_vec(py, labels).into_any(),
+            false => PyArray1::from_iter(py, labels.iter().map(position)).into_any(),
+        };
+        let mut known = HashMap::from([
+            ("row", PyArray1::from_vec(py, self.rows).into_any()),
+            ("node", PyArray1::from_vec(py, self.nodes).into_any()),
+            ("method", PyArray1::from_vec(py, self.methods).into_any()),
+            ("target", PyArray1::from_vec(py, self.targets).into_any()),
+            ("truth", labels(self.truths)),
+            ("prediction", labels(self.values)),
+        ]);
         if !self.times.is_empty() {
-            columns.set_item("time", PyArray1::from_vec(py, self.times))?;
+            known.insert("time", PyArray1::from_vec(py, self.times).into_any());
         }
-        columns.set_item("node", PyArray1::from_vec(py, self.nodes))?;
-        columns.set_item("method", PyArray1::from_vec(py, self.methods))?;
-        let names = ["truth", "prediction", "lower", "upper"];
-        for (name, numbers) in names.into_iter().zip(self.numbers) {
-            columns.set_item(name, PyArray1::from_vec(py, numbers))?;
+        let mut others = self.others.into_iter();
+        for name in &self.names {
+            let column = match known.remove(name.as_str()) {
+                Some(column) => Some(column),
+                None if name == "time" => None,
+                None => others.next().map(|column| PyArray1::from_vec(py, column).into_any()),
+            };
+            if let Some(column) = column {
+                columns.set_item(name, column)?;
+            }
         }
         let with_names = PyDict::new(py);
         with_names.set_item("columns", columns)?;
         with_names.set_item("has_dates", self.has_dates)?;
         with_names.set_item("nodes", self.node_names)?;
         with_names.set_item("methods", self.method_names)?;
+        with_names.set_item("targets", self.target_names)?;
+        with_names.set_item("classes", self.classes)?;
         Ok(with_names)
     }
 }
 
-/// Settings from Python.
-pub(crate) fn layers(
-    changes: &Bound<'_, PyDict>,
-    given: Option<&GivenSamples>,
-) -> PyResult<Vec<Layer>> {
-    let mut layers = Vec::new();
-    for (key, value) in changes {
-        let key: String = key.extract()?;
-        let value = to_toml(&key, &value)?;
-        layers.push(Layer::value("", &key, value));
-    }
-    if let Some(given) = given
-        && !layers.iter().any(|layer| layer.changes("run.rounds"))
-    {
-        // All of them, however they are dealt.
-        layers.push(Layer::value("", "run.rounds", given.y.len().max(1) as i64));
-    }
-    Ok(layers)
-}
-
-/// Samples from Python, if there are any.
-pub(crate) fn given(
-    x: Option<&Bound<'_, PyAny>>,
-    y: Option<&Bound<'_, PyAny>>,
-    node: Option<Vec<String>>,
-) -> PyResult<Option<GivenSamples>> {
-    match (x, y) {
-        (Some(x), Some(y)) => arrays(x, y, node).map(Some),
-        (None, None) => Ok(None),
-        _ => Err(errors::kind("X and y come together or not at all")),
-    }
-}
-
 fn arrays(
+    name: &str,
     x: &Bound<'_, PyAny>,
     y: &Bound<'_, PyAny>,
     node: Option<Vec<String>>,
 ) -> PyResult<GivenSamples> {
     let x = Numbers::table(x)?;
     let (rows, features) = (x.rows(), x.columns());
-    let y = Numbers::labels(y, rows)?;
+    let y = Numbers::labels(y, rows, 1)?;
     for (row, label) in y.as_slice().iter().enumerate() {
         if label.abs() > MAX_LABEL {
             return Err(errors::value(format!(
-                "row {row}: label {label} is beyond the bound of {MAX_LABEL:e}"
+                "the {name}, row {row}: label {label} is beyond the bound of {MAX_LABEL:e}"
             )));
         }
     }
@@ -200,13 +239,13 @@ fn arrays(
         .iter()
         .map(|value| if value.is_finite() { *value } else { f32::NAN })
         .collect();
-    let (name, y, owners) = ("arrays".to_owned(), y.as_slice().to_vec(), node.map(owners));
+    let (name, y, owners) = (name.to_owned(), y.as_slice().to_vec(), node.map(owners));
     Ok(GivenSamples { name, features, x, y, owners })
 }
 
 /// Nodes by their names, in the order in which they come.
 fn owners(named: Vec<String>) -> Owners {
-    let (mut names, mut numbers) = (Vec::new(), std::collections::HashMap::new());
+    let (mut names, mut numbers) = (Vec::new(), HashMap::new());
     let ids = named.into_iter().map(|name| {
         *numbers.entry(name).or_insert_with_key(|name| {
             names.push(name.clone());

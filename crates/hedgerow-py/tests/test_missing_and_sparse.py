@@ -137,7 +137,7 @@ def test_estimators_of_river_skip(gaps: tuple[Array, Array, Array]) -> None:
     classifier = HedgerowClassifier()
     for missing in (None, float("nan"), pandas.NA, pandas.NaT):
         classifier.learn_one({"a": 1.0}, missing)
-    assert (classifier.missing_labels, len(classifier._classes.classes), len(classifier._names)) == (4, 0, 0)
+    assert (classifier.missing_labels, len(classifier._classes), len(classifier._names)) == (4, 0, 0)
 
 
 def counts(rows: int = 300, columns: int = 40) -> tuple[Any, Array]:

@@ -17,10 +17,15 @@ pytest.importorskip("river")
 import pandas as pd
 from hedgerow import FeatureMap, Learner, Plan
 from hedgerow._growing import Growing, Names
-from hedgerow.river import FourierFeatures, HedgerowClassifier, HedgerowRegressor
+from hedgerow.river import (
+    FourierFeatures,
+    HedgerowClassifier,
+    HedgerowMultiTargetRegressor,
+    HedgerowRegressor,
+)
 from river import checks, compose, datasets, evaluate, linear_model, metrics, optim, preprocessing
 
-ESTIMATORS = [HedgerowRegressor, HedgerowClassifier, FourierFeatures]
+ESTIMATORS = [HedgerowRegressor, HedgerowMultiTargetRegressor, HedgerowClassifier, FourierFeatures]
 
 
 def every_check() -> Iterator[Any]:
@@ -81,7 +86,7 @@ def test_errors_on_real_streams() -> None:
     model = HedgerowClassifier()
     many = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy()).get()
     assert many > 0.84
-    assert len(model._classes.classes) == 7
+    assert len(model._classes) == 7
 
 
 def test_a_third_class_loses_nothing_of_the_first_two() -> None:
@@ -98,11 +103,12 @@ def test_a_third_class_loses_nothing_of_the_first_two() -> None:
     assert model.predict_proba_one(sample("b")) == {"a": 1.0}
     for t in range(200):
         model.learn_one(sample("ab"[t % 2]), "ab"[t % 2])
-    assert len(model._classes.scorers) == 1
+    assert len(model._learner.learners) == 1
+    assert model._learner.classes == 2
     before = model.predict_proba_one({"u": 0.2, "v": 0.1})
     model.learn_one(sample("c"), "c")
     after = model.predict_proba_one({"u": 0.2, "v": 0.1})
-    assert before["a"] > 0.9
+    assert before["a"] > 0.85
     # The new class takes at most half of the probability; the other two keep their order.
     assert after["a"] > 5 * after["b"]
     for t in range(300):
@@ -116,8 +122,8 @@ def test_a_sample_that_cannot_be_learned_brings_no_class() -> None:
     for known in range(4):
         with pytest.raises(TypeError, match="feature 'u' must be a number"):
             model.learn_one({"u": "?"}, "stranger")
-        assert list(model._classes.classes) == [0, 1, 2, 3][:known]
-        assert len(model._classes.scorers) == (1 if known < 3 else known)
+        assert list(model._classes) == [0, 1, 2, 3][:known]
+        assert model._learner.classes == (0 if known == 0 else max(known, 2))
         model.learn_one({"u": float(known)}, known)
 
 
@@ -153,26 +159,24 @@ def test_probabilities_are_honest(kind: str) -> None:
         assert guess[inside].mean() == pytest.approx(truth[inside].mean(), abs=0.06)
 
 
-@pytest.mark.parametrize("logistic", [False, True])
-def test_features_that_come_later_are_learned_and_nothing_is_forgotten(logistic: bool) -> None:
+def test_features_that_come_later_are_learned_and_nothing_is_forgotten() -> None:
     rng = np.random.default_rng(8)
-    model = Growing({"method": "naive", "loss": "logistic"} if logistic else {"method": "gr"})
+    model = Growing({"method": "gr"})
     errors: dict[int, list[float]] = {0: [], 1: [], 2: []}
     for t in range(1500):
         row = rng.uniform(-1, 1, size=4).tolist()
         score = np.sin(2 * row[0]) + (2 * row[1] if t >= 500 else 0.0)
-        y = (1.0 if score > 0 else -1.0) if logistic else float(score)
+        y = float(score)
         seen = row[:1] if t < 500 else row
         guess = model.predict_one(seen)
         assert guess == model.learn_one(seen, y)
-        error = float(guess * y < 0) if logistic else (guess - y) ** 2
-        errors[t // 500].append(error)
+        errors[t // 500].append((guess - y) ** 2)
         # While the new learner learns, the old one continues.
         assert len(model.learners) == 1 or 500 <= t < 1000
         assert model.room == (1 if len(model.learners) == 2 or t < 500 else 6)
     before, after = np.mean(errors[0][-200:]), np.mean(errors[2])
     assert before < 0.1
-    assert after < (0.15 if logistic else 0.1)
+    assert after < 0.1
 
 
 def test_a_younger_learner_waits_until_it_is_better() -> None:
@@ -196,12 +200,119 @@ def test_a_younger_learner_waits_until_it_is_better() -> None:
         assert model.room == 1
 
 
-def test_sure_scores_are_no_errors() -> None:
-    model = Growing({"method": "naive", "loss": "logistic"})
-    for width in (1, 2):
-        model.learn_one([0.5] * width, 1.0)
-    assert not any(model._compare(5.0, 1.0, 1.0) for _ in range(100))
-    assert any(model._compare(1.0, 5.0, 1.0) for _ in range(100))
+def test_classes_that_come_late_are_learned_and_nothing_is_forgotten() -> None:
+    """More samples came before them than are kept."""
+    rng = np.random.default_rng(5)
+    model, many = HedgerowClassifier(budget=32), HedgerowClassifier(budget=32)
+    centres = np.array([(0, 0), (3, 0), (0, 3), (3, 3)])
+    kinds = [*rng.integers(0, 2, size=600), *rng.integers(0, 4, size=600)]
+    right: list[bool] = []
+    rows = pd.DataFrame([rng.normal(centres[kind], 0.5) for kind in kinds], columns=["u", "v"])
+    for row, kind in zip(rows.to_dict("records"), kinds, strict=True):
+        right.append(model.predict_one(row) == kind)
+        model.learn_one(row, kind)
+        # The older learner answers until the younger one is better.
+        assert len(model._learner.learners) == 1 or len(right) > 600
+    assert np.mean(right[100:600]) > 0.95
+    assert np.mean(right[700:]) > 0.95
+    assert len(model._learner.learners) == 1
+    for begin in (0, 250, 700):
+        end = {0: 250, 250: 700, 700: 1200}[begin]
+        many.learn_many(rows[begin:end], pd.Series(kinds[begin:end]))
+    assert many.predict_proba_many(rows).equals(model.predict_proba_many(rows))
+
+
+def test_there_are_100_classes_at_most() -> None:
+    model = HedgerowClassifier(method="linear")
+    model.learn_many(pd.DataFrame({"a": np.arange(100.0)}), pd.Series(range(100)))
+    for learn in (
+        lambda: model.learn_one({"a": 1.0}, "more"),
+        lambda: model.learn_many(pd.DataFrame({"a": [1.0]}), pd.Series(["more"])),
+    ):
+        with pytest.raises(ValueError, match="100 classes, but 'more' is another"):
+            learn()
+    assert len(model.predict_proba_one({"a": 3.0})) == 100
+
+
+@pytest.mark.parametrize("kind", [HedgerowRegressor, HedgerowClassifier, HedgerowMultiTargetRegressor])
+def test_weights_are_how_often_samples_are_learned(kind: Any) -> None:
+    rng = np.random.default_rng(3)
+    weights = [0.5, 0.25, 0.25, 2.0, 0.0, 1.5, 0.75, 0.75, *rng.uniform(0, 2, size=200).tolist()]
+    # Whether the sum of the weights passes whole numbers.
+    sums = np.floor(np.concatenate([[0.0], np.cumsum(weights)])).astype(int)
+    times = np.diff(sums)
+    assert times[:8].tolist() == [0, 0, 1, 2, 0, 1, 1, 1]
+    model, twin, many = kind(budget=16), kind(budget=16), kind(budget=16)
+    x = pd.DataFrame(rng.normal(size=(len(weights), 2)), columns=["a", "b"])
+    for at, (row, weight) in enumerate(zip(x.to_dict("records"), weights, strict=True)):
+        y: Any = "even" if at % 2 == 0 else "odd"
+        if kind is HedgerowRegressor:
+            y = row["a"]
+        if kind is HedgerowMultiTargetRegressor:
+            y = {"sum": row["a"] + row["b"], "difference": row["a"] - row["b"]}
+        model.learn_one(row, y, w=weight)
+        if at % 50 == 0:
+            model = pickle.loads(pickle.dumps(model))
+        for _ in range(times[at]):
+            twin.learn_one(row, y)
+    for row in x.to_dict("records"):
+        answers = [one.predict_one(row) for one in (model, twin)]
+        assert answers[0] == answers[1]
+    assert model._learner.learners[0].samples == times.sum()
+    if kind is not HedgerowMultiTargetRegressor:
+        labels = x["a"] if kind is HedgerowRegressor else pd.Series(["even", "odd"] * (len(x) // 2))
+        many.learn_many(x[:70], labels[:70], w=weights[:70])
+        many.learn_many(x[70:], labels[70:], w=pd.Series(weights[70:]))
+        assert many.predict_many(x).equals(model.predict_many(x))
+        with pytest.raises(ValueError, match=r"the weight of row 1 must be from 0 to 1000, but is -1"):
+            many.learn_many(x[:2], labels[:2], w=[1, -1])
+        with pytest.raises(ValueError, match="w must have 2 weights, as X has rows, but has 1"):
+            many.learn_many(x[:2], labels[:2], w=[1])
+    for bad in (-0.5, 1001, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="the weight must be from 0 to 1000, but is"):
+            model.learn_one({"a": 1.0, "b": 1.0}, y, w=bad)
+    with pytest.raises(TypeError, match="the weight must be a number, but is 'x'"):
+        model.learn_one({"a": 1.0, "b": 1.0}, y, w="x")
+
+
+def test_several_targets() -> None:
+    rng = np.random.default_rng(3)
+    model = HedgerowMultiTargetRegressor()
+    assert model.predict_one({"a": 1.0}) == {}
+    assert model.predict_interval_one({"a": 1.0}) == {}
+    twin = Learner(Plan(inputs=2, target="0,1"))
+    for t in range(400):
+        a, b = rng.uniform(-1, 1, size=2).tolist()
+        y = {"small": 0.01 * np.sin(3 * a), "large": 1000 * a * b}
+        model.learn_one({"a": a, "b": b}, y)
+        twin.learn_one([a, b], [y["large"], y["small"]])
+        if t % 100 == 50:
+            # Without one of the labels it is skipped.
+            model.learn_one({"a": a, "b": b}, {"large": 1.0})
+            model.learn_one({"a": a, "b": b}, {"large": 1.0, "small": float("nan")})
+    assert model.missing_labels == 8
+    predicted = model.predict_one({"a": 0.5, "b": -0.5})
+    assert tuple(predicted.values()) == twin.predict_one([0.5, -0.5])
+    assert predicted["large"] == pytest.approx(-250, abs=30)
+    assert predicted["small"] == pytest.approx(0.01 * np.sin(1.5), abs=2e-3)
+    for name, (lower, upper) in model.predict_interval_one({"a": 0.5, "b": -0.5}).items():
+        assert lower < predicted[name] < upper
+    # A feature that comes later counts for all targets alike.
+    for _ in range(300):
+        a, b, c = rng.uniform(-1, 1, size=3).tolist()
+        y = {"small": 0.01 * (np.sin(3 * a) + c), "large": 1000 * (a * b + c)}
+        model.learn_one({"a": a, "b": b, "c": c}, y)
+    assert model._learner.room == 5
+    with pytest.raises(ValueError, match=r"targets must be those of the first sample, .* one is 'other'"):
+        model.learn_one({"a": 1.0}, {"other": 1.0})
+    with pytest.raises(TypeError, match="labels must be a dictionary of targets"):
+        model.learn_one({"a": 1.0}, 1.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="target 'large' must be a number"):
+        model.learn_one({"a": 1.0}, {"large": "x", "small": 1.0})
+    one = HedgerowMultiTargetRegressor()
+    for t in range(40):
+        one.learn_one({"a": t % 5}, {"only": float(t % 5)})
+    assert one.predict_one({"a": 2})["only"] == pytest.approx(2.0, abs=0.5)
 
 
 def test_names_beyond_the_most_are_left_out_and_said_so() -> None:
@@ -264,10 +375,9 @@ def test_a_sample_that_is_refused_leaves_nothing(kind: Any, bad: Any) -> None:
         learn(model, t, x)
         learn(twin, t, x)
     assert list(model._names.known) == list(twin._names.known) == ["a", "b", "c"]
-    learned = [[one._learner] if kind is HedgerowRegressor else one._classes.scorers for one in (model, twin)]
-    for mine, other in zip(*learned, strict=True):
-        assert mine.room == other.room
-        assert [one.save() for one in mine.learners] == [one.save() for one in other.learners]
+    mine, other = model._learner, twin._learner
+    assert (mine.room, mine.classes) == (other.room, other.classes)
+    assert [one.save() for one in mine.learners] == [one.save() for one in other.learners]
 
 
 @pytest.mark.parametrize("bad", [*REFUSED, None, float("nan")], ids=["text", "huge", "list", "None", "NaN"])
@@ -314,8 +424,7 @@ def test_batches_that_are_refused_leave_nothing(kind: Any) -> None:
                 with pytest.raises((TypeError, ValueError), match=r"y must be|label inf"):
                     model.learn_many(frame(good), series(bad))
     assert len(model._names) == 0
-    scorers = [model._learner] if kind is HedgerowRegressor else model._classes.scorers
-    assert [scorer.learners for scorer in scorers] == [[]]
+    assert model._learner.learners == []
     # Columns of different types, and names that are not strings.
     model.learn_many(pd.DataFrame(good), pd.Series([1.0, 2.0]))
     twin = kind()

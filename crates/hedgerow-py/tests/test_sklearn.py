@@ -24,6 +24,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import shuffle
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 ESTIMATORS = [
@@ -150,18 +151,93 @@ def test_weights_repeat_rows() -> None:
         weighted.predict(x), HedgerowRegressor().fit(x, y, sample_weight=weights).predict(x)
     )
     assert HedgerowRegressor().fit(frame, y, sample_weight=weights).feature_names_in_.tolist() == ["a", "b"]
-    half, one = np.full(200, 0.5), np.ones(200)
+    one = np.ones(200)
     for bad, part in (
-        (half, r"whole numbers from 0 to 1000, .* row 0 has 0\.5: multiply and round"),
-        (-one, r"row 0 has -1\.0"),
+        (-one, r"from 0 to 1000, .* row 0 has -1\.0"),
         (2000 * one, r"row 0 has 2000\.0"),
-        (np.where(one > 0, np.nan, 1.0), "row 0 has nan"),
+        (np.where(np.arange(200) == 7, np.nan, 1.0), "row 7 has nan"),
+        (np.where(np.arange(200) == 7, np.inf, 1.0), "row 7 has inf"),
         (one[:9], "must have 200 numbers, as X has rows, but has 9"),
         (one[:, None], "a vector of numbers"),
         (0 * one, "is zero for every row"),
     ):
         with pytest.raises(ValueError, match=part):
             HedgerowRegressor().fit(x, y, sample_weight=bad)
+    tiny = np.where(np.arange(2000) == 7, 1e-3, 1e-9)
+    with pytest.raises(ValueError, match=r"divided by the mean 5\.01e-07, .* to 1000, .* row 7 has 199\d\."):
+        HedgerowRegressor().fit(x.repeat(10, axis=0), y.repeat(10), sample_weight=tiny)
+
+
+def test_weights_of_any_size() -> None:
+    x, y = wave(200)
+    weights = np.random.default_rng(2).uniform(0.2, 2.5, size=200)
+    counts = np.diff(np.floor(np.concatenate([[0.0], np.cumsum(weights)]))).astype(int)
+    repeated = HedgerowRegressor().fit(x.repeat(counts, axis=0), y.repeat(counts))
+    model = HedgerowRegressor().fit(x, y, sample_weight=weights)
+    assert weights.mean() > 1
+    assert np.array_equal(model.predict(x), repeated.predict(x))
+    assert abs(model.n_samples_seen_ - weights.sum()) < 1
+    # Parts of the rows are the same as all, also after a pickle.
+    parts = HedgerowRegressor()
+    for begin in range(0, 200, 7):
+        parts.partial_fit(
+            x[begin : begin + 7], y[begin : begin + 7], sample_weight=weights[begin : begin + 7]
+        )
+        parts = pickle.loads(pickle.dumps(parts))
+    assert np.array_equal(parts.predict(x), repeated.predict(x))
+    # Weights with a sum of 1 are those with a mean of 1; rows of weight 0 don't count in it.
+    plain = HedgerowRegressor().fit(x, y)
+    assert np.array_equal(HedgerowRegressor().fit(x, y, np.full(200, 1 / 256)).predict(x), plain.predict(x))
+    masked = np.where(np.arange(200) < 100, 0.0, 0.25)
+    half = HedgerowRegressor().fit(x[100:], y[100:])
+    assert np.array_equal(HedgerowRegressor().fit(x, y, masked).predict(x), half.predict(x))
+    # In parts they are as they are.
+    assert HedgerowRegressor().partial_fit(x, y, np.full(200, 0.25)).n_samples_seen_ == 50
+
+
+def test_weights_change_the_balance_of_classes() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(2000, 1))
+    # One in ten, and no better known by the input than by chance for most.
+    y = rng.uniform(size=2000) < 0.1 / (1 + np.exp(-x[:, 0]))
+    plain = HedgerowClassifier(method="linear-newton").fit(x, y)
+    balanced = compute_sample_weight("balanced", y)
+    assert not np.array_equal(balanced, np.floor(balanced))
+    weighted = HedgerowClassifier(method="linear-newton").fit(x, y, sample_weight=balanced)
+    assert plain.predict(x).mean() < 0.02
+    assert 0.3 < weighted.predict(x).mean() < 0.7
+    assert abs(weighted.n_samples_seen_ - 2000) <= 1
+
+
+def test_several_targets() -> None:
+    x, y = wave()
+    both = np.column_stack([y, 1000 * x[:, 0]])
+    model = HedgerowRegressor(random_state=5).fit(x, both)
+    learner = Learner(Plan(inputs=2, seed=5, personal=False, target="a,b"))
+    learner.learn(x, both)
+    assert np.array_equal(model.predict(x), learner.predict(x))
+    assert model.score(x, both) > 0.9
+    assert model.predict_interval(x).shape == (600, 2, 2)
+    holes = both.copy()
+    holes[5, 0] = holes[9, 1] = np.nan
+    kept = ~np.isnan(holes).any(axis=1)
+    skipped = HedgerowRegressor().fit(x, pd.DataFrame(holes))
+    assert np.array_equal(skipped.predict(x), HedgerowRegressor().fit(x[kept], both[kept]).predict(x))
+    assert skipped.n_missing_labels_ == 2
+    with pytest.raises(ValueError, match=r"y must have the shape \(600, 2\)"):
+        model.partial_fit(x, np.column_stack([both, y]))
+    assert cross_val_score(HedgerowRegressor(), x, both, cv=3).min() > 0.7
+
+
+def test_probabilities_are_calibrated_by_the_learner() -> None:
+    x, y = shuffle(*load_iris(return_X_y=True), random_state=1)
+    model = HedgerowClassifier(random_state=3).fit(x, y)
+    learner = Learner(Plan(inputs=4, seed=3, personal=False, classes=["0", "1", "2"]))
+    learner.learn(x, y)
+    assert np.allclose(model.predict_proba(x), learner.predict_proba(x))
+    assert model.predict(x).tolist() == [int(name) for name in learner.predict(x)]
+    one = HedgerowClassifier().fit(x, np.full(150, "only"))
+    assert np.array_equal(one.predict_proba(x), np.ones((150, 1)))
 
 
 def test_grid_search_in_a_pipeline() -> None:

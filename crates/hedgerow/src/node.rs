@@ -331,6 +331,11 @@ impl Node {
         raw.interval(&self.plan, output, level)
     }
 
+    /// The level of the intervals in answers.
+    pub fn level(&self) -> Level {
+        self.raw.as_ref().map_or_else(Level::default, |raw| raw.level)
+    }
+
     /// Sets the level of the intervals in answers, which isn't saved.
     pub fn set_level(&mut self, level: Level) {
         self.raw().level = level;

@@ -6,7 +6,6 @@ use std::io::Write;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hedgerow::learning::Interval;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -50,9 +49,18 @@ pub struct Predicted {
     pub round: u64,
     /// Whether there was a model.
     pub known: bool,
-    /// The interval in which the label is expected, if enough is known; not of several targets.
+    /// The interval in which the label is expected, if enough is known.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Interval>,
+    pub interval: Option<Ends>,
+}
+
+/// Lower and upper ends of intervals, for each target as the prediction is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ends {
+    /// Their lower ends.
+    pub lower: Shown,
+    /// Their upper ends.
+    pub upper: Shown,
 }
 
 /// Labels, or predictions of them.

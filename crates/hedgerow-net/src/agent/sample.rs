@@ -12,7 +12,7 @@ use hedgerow_data::rows::{BadNumber, Cell, usual_markers};
 use hedgerow_data::schema::split_category;
 use hedgerow_data::text::{excerpt, shortened};
 
-use super::output::{Predicted, Shown};
+use super::output::{Ends, Predicted, Shown};
 
 /// Most bytes of an id.
 pub const MAX_ID: usize = 256;
@@ -352,8 +352,16 @@ impl Schema {
         };
         let pairs = self.classes.iter().cloned().zip(node.probabilities().iter().copied());
         let probabilities = class.map(|_| pairs.collect());
-        let interval = interval.filter(|_| self.targets.len() == 1);
+        let interval = interval.map(|_| self.ends(node));
         Predicted { prediction, probabilities, round, known, interval }
+    }
+
+    /// The ends of the intervals around the latest prediction of a node; missing ones are NaN.
+    fn ends(&self, node: &Node) -> Ends {
+        let all = (0..self.targets.len()).map(|target| node.interval(target, node.level()));
+        let all = all.map(|it| it.map_or([f32::NAN; 2], |it| [it.lower, it.upper]));
+        let (lower, upper): (Vec<f32>, Vec<f32>) = all.map(|[lower, upper]| (lower, upper)).unzip();
+        Ends { lower: self.shown(&lower), upper: self.shown(&upper) }
     }
 
     /// Whether labels are classes, which may be texts.

@@ -1,10 +1,10 @@
-"""Samples whose features appear and disappear, and learners whose samples become longer."""
+"""Samples whose features appear and disappear, and learners that make room for more."""
 
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from math import nan, tanh
 from operator import itemgetter
 from typing import Any
 
@@ -18,6 +18,12 @@ from hedgerow._numbers import number
 # errors decay meanwhile.
 _TRIAL = 32
 _KEPT = 0.99
+
+# Samples with classes that are kept for a new learner.
+_KEPT_SAMPLES = 256
+
+# The largest number of classes of a plan.
+MOST_CLASSES = 100
 
 
 class Names:
@@ -127,11 +133,15 @@ class Names:
 
 
 class Growing:
-    """A learner whose samples may become longer.
+    """A learner whose samples may become longer, and whose classes may become more.
 
-    A learner's random features are drawn for a fixed number of inputs. When a sample has more, a
-    larger learner starts beside the current one. The current one continues without the new inputs
-    until the larger one has smaller recent errors.
+    A learner's random features are drawn for a fixed number of inputs, and its classes are fixed.
+    When a sample has more, a larger learner starts beside the current one. The current one
+    continues without the new inputs until the larger one has smaller recent errors.
+
+    With ``classes``, labels are whole numbers from 0, and the latest samples are kept: a larger
+    learner starts with them, and replaces the current one at once if there were no others. With
+    several targets labels are tuples.
 
     >>> learner = Growing({"scaling": "none"})
     >>> for t in range(200):
@@ -140,13 +150,18 @@ class Growing:
     4
     """
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], *, classes: bool = False) -> None:
         self._settings = dict(settings)
-        self._is_logistic = settings.get("loss") == "logistic"
+        self._has_classes = classes
         self._learner: Learner | None = None
         self._younger: Learner | None = None
         self.room = 0
         self._younger_room = 0
+        # Room for classes.
+        self.classes = 0
+        self._younger_classes = 0
+        self._latest: deque[tuple[Sequence[Any], int]] = deque(maxlen=_KEPT_SAMPLES if classes else 0)
+        self._samples = 0
         self._errors = (0.0, 0.0)
         self._tried = 0
 
@@ -155,19 +170,41 @@ class Growing:
         """The current learners. The first one predicts."""
         return [learner for learner in (self._learner, self._younger) if learner is not None]
 
-    def predict_one(self, row: Sequence[Any]) -> float:
+    def predict_one(self, row: Sequence[Any]) -> float | Any:
         """Predicts the label of a row."""
         if self._learner is None:
             return 0.0
         return self._learner.predict_one(row if len(row) == self.room else _fit(row, self.room))
 
-    def learn_one(self, row: Sequence[Any], y: float) -> float:
+    def probabilities_one(self, row: Sequence[Any], classes: int) -> list[float]:
+        """The probability of each of the first classes."""
+        if self._learner is None:
+            return [1.0 / classes] * classes
+        each = self._learner.predict_proba_one(_fit(row, self.room))
+        known = list(each.values())[:classes]
+        total = sum(known)
+        return [one / total for one in known] + [0.0] * (classes - len(known))
+
+    def probabilities(self, rows: NDArray[np.float64], classes: int) -> NDArray[np.float64]:
+        """The probability of each of the first classes, for each row."""
+        if self._learner is None:
+            return np.full((len(rows), classes), 1.0 / max(classes, 1))
+        each = self._learner.predict_proba(_fit_table(rows, self.room)).astype(np.float64)[:, :classes]
+        each /= each.sum(axis=1, keepdims=True)
+        return np.hstack([each, np.zeros((len(rows), classes - each.shape[1]))])
+
+    def learn_one(self, row: Sequence[Any], y: Any) -> float | Any:
         """Learns the label of a row. Returns the prediction made before."""
         if self._younger is None and self._learner is not None and len(row) == self.room:
-            return self._learner.learn_one(row, y)
+            if not self._has_classes:
+                return self._learner.learn_one(row, y)
+            if y < self.classes:
+                before = self._learner.learn_one(row, y)
+                self._remember(row, y)
+                return before
         # Check the whole row before any learner changes.
         row = [number(value, "a feature") for value in row]
-        y = check_label(y)
+        y = y if self._has_classes or isinstance(y, tuple) else check_label(y)
         before = dict(vars(self))
         try:
             return self._learn_one(row, y)
@@ -175,71 +212,125 @@ class Growing:
             vars(self).update(before)
             raise
 
-    def predict(self, rows: NDArray[np.float64]) -> NDArray[np.float32]:
+    def predict(self, rows: NDArray[np.float64]) -> NDArray[Any]:
         """Predicts the labels of rows."""
         if self._learner is None:
             return np.zeros(len(rows), dtype=np.float32)
         return self._learner.predict(_fit_table(rows, self.room))
 
-    def predict_interval(self, row: Sequence[Any], level: float) -> tuple[float, float]:
-        """The interval in which the label of a row is expected; NaN if nothing is known."""
+    def predict_interval(self, row: Sequence[Any], level: float) -> NDArray[np.float64] | None:
+        """The intervals in which the labels of a row are expected; None if nothing is known."""
         if self._learner is None:
-            return (nan, nan)
+            return None
         rows = np.array([[number(value, "a feature") for value in row]], dtype=np.float64)
-        lower, upper = self._learner.predict_interval(_fit_table(rows, self.room), level)[0]
-        return (float(lower), float(upper))
+        ends = self._learner.predict_interval(_fit_table(rows, self.room), level)
+        return np.asarray(ends[0], dtype=np.float64)
 
-    def learn(self, rows: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+    def learn(self, rows: NDArray[np.float64], y: NDArray[Any]) -> None:
         """Learns rows, in order."""
         if len(rows) == 0:
             return
         before = dict(vars(self))
         try:
-            self._learn(rows, y)
+            begin = 0
+            if self._has_classes:
+                # Up to a new class all rows are learned together.
+                for end in np.sort(np.unique(y, return_index=True)[1]).tolist():
+                    if end > begin and y[end] >= max(self.classes, self._younger_classes):
+                        self._learn(rows[begin:end], y[begin:end])
+                        begin = end
+            self._learn(rows[begin:], y[begin:])
         except BaseException:
             vars(self).update(before)
             raise
 
-    def _learn_one(self, row: Sequence[Any], y: float) -> float:
-        learner = self._grown(len(row))
-        before = learner.learn_one(row if len(row) == self.room else _fit(row, self.room), y)
+    def _learn_one(self, row: Sequence[Any], y: Any) -> float | Any:
+        learner = self._grown(len(row), y + 1 if self._has_classes else 0)
+        before = None
+        if not self._has_classes or y < self.classes:
+            before = learner.learn_one(_fit(row, self.room), y)
         if self._younger is not None:
             other = self._younger.learn_one(_fit(row, self._younger_room), y)
             self._compare(before, other, y)
+        self._remember(row, y)
         return before
 
-    def _learn(self, rows: NDArray[np.float64], y: NDArray[np.float64]) -> None:
-        before = self._grown(rows.shape[1]).learn(_fit_table(rows, self.room), y)
+    def _learn(self, rows: NDArray[np.float64], y: NDArray[Any]) -> None:
+        learner = self._grown(rows.shape[1], int(y.max()) + 1 if self._has_classes else 0)
+        known = y < self.classes if self._has_classes else np.full(len(y), True)
+        learned = learner.learn(_fit_table(rows[known], self.room), y[known])
         if self._younger is not None:
-            others = self._younger.learn(_fit_table(rows, self._younger_room), y)
-            for older, younger, label in zip(before.tolist(), others.tolist(), y.tolist(), strict=True):
+            others = self._younger.learn(_fit_table(rows, self._younger_room), y).tolist()
+            before: list[Any] = [None] * len(y)
+            for at, prediction in zip(np.flatnonzero(known).tolist(), learned.tolist(), strict=True):
+                before[at] = prediction
+            for older, younger, label in zip(before, others, y.tolist(), strict=True):
                 if self._compare(older, younger, label):
                     break
+        if self._has_classes:
+            for row, label in zip(rows[-_KEPT_SAMPLES:].tolist(), y[-_KEPT_SAMPLES:].tolist(), strict=True):
+                self._remember(row, label)
+            self._samples += max(len(y) - _KEPT_SAMPLES, 0)
 
-    def _grown(self, inputs: int) -> Learner:
-        """The learner that predicts. Starts a larger one beside it if it has too few inputs."""
+    def _remember(self, row: Sequence[Any], y: Any) -> None:
+        self._latest.append((row, y))
+        self._samples += 1
+
+    def _grown(self, inputs: int, classes: int) -> Learner:
+        """The learner that predicts. Starts a larger one beside it if it has too little room."""
         inputs = max(inputs, 1)
         if self._learner is None:
-            self.room, self._learner = inputs, Learner(Plan(inputs=inputs, **self._settings))
-        elif inputs > max(self.room, self._younger_room):
-            # Some spare inputs, so that this happens rarely.
-            self._younger_room = inputs + max(inputs // 2, 2)
-            self._younger = Learner(Plan(inputs=self._younger_room, **self._settings))
+            self.room, self.classes = inputs, max(classes, 2)
+            self._learner = self._new(self.room, self.classes)
+            return self._learner
+        room, known = max(self.room, self._younger_room), max(self.classes, self._younger_classes)
+        if inputs <= room and classes <= known:
+            return self._learner
+        has_all = self._has_classes and self._samples == len(self._latest)
+        if inputs > room:
+            # Some spare room, so that this happens rarely.
+            room = inputs + max(inputs // 2, 2)
+        if classes > known:
+            known = classes if has_all else min(classes + max(classes // 2, 1), MOST_CLASSES)
+        younger = self._new(room, known)
+        for row, y in self._latest:
+            younger.learn_one(_fit(row, room), y)
+        if has_all:
+            self._learner, self.room, self.classes = younger, room, known
+            self._younger, self._younger_room, self._younger_classes = None, 0, 0
+        else:
+            self._younger, self._younger_room, self._younger_classes = younger, room, known
             self._errors, self._tried = (0.0, 0.0), 0
         return self._learner
 
-    def _compare(self, older: float, younger: float, y: float) -> bool:
+    def _new(self, inputs: int, classes: int) -> Learner:
+        names = [str(at) for at in range(classes)] if self._has_classes else []
+        return Learner(Plan(inputs=inputs, classes=names, **self._settings))
+
+    def _compare(self, older: Any, younger: Any, y: Any) -> bool:
         """Replaces the old learner if the new one is better. Returns whether it did."""
-        if self._is_logistic:
-            older, younger = tanh(older / 2), tanh(younger / 2)
         errors = self._errors
-        self._errors = (_KEPT * errors[0] + (older - y) ** 2, _KEPT * errors[1] + (younger - y) ** 2)
+        now = (
+            (float(older != str(y)), float(younger != str(y)))
+            if self._has_classes
+            else _errors(older, younger, y)
+        )
+        self._errors = (_KEPT * errors[0] + now[0], _KEPT * errors[1] + now[1])
         self._tried += 1
         if self._tried < _TRIAL or self._errors[1] > self._errors[0]:
             return False
-        self._learner, self.room = self._younger, self._younger_room
-        self._younger, self._younger_room = None, 0
+        self._learner, self.room, self.classes = self._younger, self._younger_room, self._younger_classes
+        self._younger, self._younger_room, self._younger_classes = None, 0, 0
         return True
+
+
+def _errors(older: Any, younger: Any, y: Any) -> tuple[float, float]:
+    """How wrong two predictions are. Of several targets each counts alike, whatever its unit."""
+    if not isinstance(y, (tuple, list)):
+        return (older - y) ** 2, (younger - y) ** 2
+    first, second = np.square(np.subtract(older, y)), np.square(np.subtract(younger, y))
+    total = np.maximum(first + second, np.finfo(float).tiny)
+    return float(np.mean(first / total)), float(np.mean(second / total))
 
 
 def check_label(y: Any) -> float:

@@ -54,9 +54,39 @@ def column(series: Any, what: str) -> NDArray[np.float32] | NDArray[np.float64]:
     values = series.to_numpy()
     if values.dtype.kind != "O":
         return numbers(values, what)
-    # The mark of a missing value need not be a number.
+    rows = enumerate(unmarked(series).tolist())
+    return np.array([number(value, f"row {at} of {what}") for at, value in rows])
+
+
+def unmarked(series: Any) -> NDArray[Any]:
+    """The values of a column. Those that are missing are None, whatever their mark is."""
     missing = series.isna() if hasattr(series, "isna") else series.is_null()
-    return numbers(np.where(missing.to_numpy(), None, values), what)
+    values: NDArray[Any] = series.to_numpy().astype(object)
+    values[missing.to_numpy()] = None
+    return values
+
+
+def is_text(values: NDArray[Any]) -> bool:
+    """Whether it has texts.
+
+    >>> is_text(np.array(["a", "b"])), is_text(np.array([1.0, None], dtype=object))
+    (True, False)
+    """
+    kind = values.dtype.kind
+    return kind in "UST" or (kind == "O" and any(isinstance(value, str) for value in values.ravel().tolist()))
+
+
+def label(y: Any) -> Any:
+    """A label: a number, a text, or a list of numbers. A missing one is NaN.
+
+    >>> label(True), label("a"), label((1, None))
+    (1.0, 'a', [1.0, nan])
+    """
+    if isinstance(y, str):
+        return y
+    if isinstance(y, (list, tuple, np.ndarray)) and np.ndim(y) == 1:
+        return [number(one, "a label") for one in y]
+    return number(y, "a label")
 
 
 def is_missing(label: Any) -> bool:

@@ -2,21 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import csv
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
-from hedgerow._numbers import is_missing
-from hedgerow._samples import Samples, check_owners, from_frame, is_frame, is_sparse, pieces
+from hedgerow._numbers import is_missing, is_text
+from hedgerow._samples import Samples, check_owners, from_frame, is_frame, is_sparse, label_names, pieces
 
 # Rows of an iterator that are read at a time.
 _ROWS = 4096
+
+
+class Options(TypedDict, total=False):
+    """The arguments that :func:`simulate` and :func:`compare` share. None is their default."""
+
+    target: str | Sequence[str] | None
+    task: str | None
+    features: str | Sequence[str] | None
+    drop: str | Sequence[str] | None
+    time: str | None
+    node: Any
+    missing: str | Sequence[str] | None
+    categories: str | None
+    calendar: str | None
+    lags: int | None
+    horizon: int | None
+    scaling: str | PathLike[str] | None
+    data_dir: str | PathLike[str] | None
+    method: str | Sequence[str] | None
+    nodes: int | None
+    trials: int | None
+    rounds: int | None
+    seed: int | None
+    dropout: float | None
+    threads: int | None
+    settings: Mapping[str, Any] | None
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def with_options(function: _Function) -> _Function:
+    """Lists the shared arguments in a function's signature, for ``help`` and editors."""
+    signature = inspect.signature(function)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    names = dict.fromkeys(Options.__annotations__, None)
+    hints = {name: Options.__annotations__[name].__forward_arg__ for name in names}
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[name])
+        for name in names
+    ]
+    first = [one for one in own if one.kind is not one.KEYWORD_ONLY]
+    rest = [one for one in own if one.kind is one.KEYWORD_ONLY]
+    function.__signature__ = signature.replace(parameters=[*first, *shared, *rest])  # type: ignore[attr-defined]
+    return function
+
 
 # Arguments that are settings of a run.
 _OF_RUNS = {
@@ -29,6 +78,7 @@ _OF_RUNS = {
     "seed": "run.seed",
     "threads": "run.threads",
     "scaling": "data.scaling",
+    "task": "data.task",
     "lags": "data.lags",
     "horizon": "data.horizon",
     "dropout": "participation.dropout",
@@ -55,71 +105,92 @@ _MODEL = "run.save_model"
 # Arguments that may be one name or several.
 _LISTS = {"method", "features", "drop", "missing"}
 
+# All arguments that make settings.
+_KNOWN = {*_OF_RUNS, *_OF_TABLES, "settings", "save_model"}
+
 # Settings of the data that apply to samples in memory.
-_OF_SAMPLES = {"lags", "lagged", "horizon", "exogenous", "scaling"}
+_OF_SAMPLES = {"lags", "lagged", "horizon", "exogenous", "scaling", "task"}
 
 # Settings with which a round is not simply the next sample of each node.
 _READS_MORE = ("participation.", "federation.partition", "data.lag", "data.horizon", "data.exogenous")
 
 
 class Request(NamedTuple):
-    """Settings of a run, and the samples if they are in memory."""
+    """Settings of a run, and the samples if they are in memory. Native functions take it."""
 
     changes: dict[str, Any]
-    samples: Samples | None
-
-    @property
-    def native(self) -> tuple[Any, ...]:
-        """As the native functions take it."""
-        if self.samples is None:
-            return (self.changes,)
-        X, y, node = self.samples
-        return self.changes, X, y, None if node is None else [str(name) for name in np.asarray(node).tolist()]
+    x: Any = None
+    y: Any = None
+    # The node of each sample.
+    node: list[str] | None = None
+    # What the samples are called, and their file if they were written to one.
+    name: str | None = None
+    file: str = ""
 
 
 @contextmanager
-def request(arguments: Mapping[str, Any]) -> Iterator[Request]:
+def request(data: Any, y: Any, options: Mapping[str, Any]) -> Iterator[Request]:
     """What the arguments of a function ask for. Files that it needs exist within the block."""
-    data, settings = arguments["data"], arguments["settings"]
+    unknown = [name for name in options if name not in _KNOWN]
+    if unknown:
+        raise TypeError(f"there is no argument {unknown[0]!r}")
+    settings = options.get("settings")
     if not isinstance(settings, (Mapping, NoneType)):
         example = '{"learning.ridge": 0.1}'
         raise TypeError(f"settings must be a dictionary such as {example}, but is {settings!r:.50}")
     settings = dict(settings or {})
-    if arguments.get("save_model") is not None:
-        settings[_MODEL] = fspath(arguments["save_model"])
-    table = _named(arguments, _OF_TABLES)
-    changes = _named(arguments, _OF_RUNS)
+    if options.get("save_model") is not None:
+        settings[_MODEL] = fspath(options["save_model"])
+    table = _named(options, _OF_TABLES)
+    changes = _named(options, _OF_RUNS)
     if isinstance(data, (str, PathLike)):
-        if arguments["y"] is not None:
+        if y is not None:
             raise TypeError("y comes with an array; a file's label is named by target")
-        yield Request(changes | table | {"data.name": fspath(data)} | settings, None)
+        yield Request(changes | table | {"data.name": fspath(data)} | settings)
         return
-    others = [name for name in _OF_TABLES if name not in _OF_FRAMES and arguments[name] is not None]
+    others = [name for name in _OF_TABLES if name not in _OF_FRAMES and options.get(name) is not None]
     reading = [key for key in settings if _reads(key)]
-    # The model of a frame knows its columns, as that of a file does.
-    as_file = [*others, *reading, *(key for key in settings if key == _MODEL)]
-    if is_frame(data) and as_file:
-        with TemporaryDirectory(prefix="hedgerow-") as folder:
-            file = _written(data, arguments, Path(folder), as_file[0])
-            yield Request(changes | file | settings, None)
-        return
+    if is_frame(data):
+        # The model of a frame knows its columns, as that of a file does.
+        as_file = [*others, *reading, *(key for key in settings if key == _MODEL)]
+        as_file += _special_labels(data, y, options, table)
+        if as_file:
+            columns = _columns_of(y, options, as_file[0])
+            with _written("frame") as file:
+                _write(data, file)
+                changes |= columns | {"data.name": str(file)} | settings
+                yield Request(changes, name="frame", file=str(file))
+            return
     if others:
         raise TypeError(f"{others[0]} is about columns of a file or frame, but an array has none")
     if reading:
         raise ValueError(f"{reading[0]} says how data is found and read, but the samples are here already")
-    samples = _samples(arguments, table.get("data.features"), _most(changes | settings))
-    yield Request(changes | settings, samples)
+    samples = _samples(data, y, options, table.get("data.features"), _most(changes | settings))
+    node = None if samples.node is None else [str(name) for name in np.asarray(samples.node).tolist()]
+    # A list may have texts beside missing values.
+    has_texts = isinstance(samples.y, list) and any(isinstance(one, str) for one in samples.y)
+    labels = np.asarray(samples.y, dtype=object if has_texts else None)
+    if labels.ndim == 2 or is_text(labels):
+        with _written("arrays") as file:
+            columns = _write_arrays(samples.X, labels, node, file)
+            changes |= columns | {"data.name": str(file)} | settings
+            yield Request(changes, name="arrays", file=str(file))
+        return
+    name = "frame" if is_frame(data) else "arrays"
+    yield Request(changes | settings, samples.X, samples.y, node, name)
 
 
 def _named(arguments: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
     """Settings from the arguments that were given."""
     found: dict[str, Any] = {}
     for name, key in keys.items():
-        value = arguments[name]
+        value = arguments.get(name)
         if value is None:
             continue
         if name in _LISTS:
             value = names(value)
+        elif name == "target" and not isinstance(value, str):
+            value = ",".join(value)
         elif isinstance(value, PathLike):
             value = fspath(value)
         found[key] = value
@@ -140,30 +211,85 @@ def _reads(key: str) -> bool:
     return of == "data" and rest not in _OF_SAMPLES
 
 
-def _written(data: Any, arguments: Mapping[str, Any], folder: Path, because: str) -> dict[str, Any]:
-    """Writes a frame to a file, so that it is read like one. Returns the settings to read it."""
-    target, node, y = arguments["target"], arguments["node"], arguments["y"]
-    for name, given in (("y", y), ("node", node)):
+def _special_labels(data: Any, y: Any, options: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[str]:
+    """Why the labels of a frame can't be one column of numbers, if so."""
+    named = y if isinstance(y, str) else table.get("data.target")
+    if y is not None and named is None:
+        return
+    labels = label_names(data, named, options.get("node"), table.get("data.features", ()))
+    if len(labels) > 1:
+        yield "several targets"
+    elif labels and labels[0] in data.columns and is_text(data[labels[0]].to_numpy()):
+        yield "a target of texts"
+
+
+def _columns_of(y: Any, options: Mapping[str, Any], because: str) -> dict[str, Any]:
+    """The settings to read a frame that is written to a file, because of something."""
+    target = options.get("target")
+    for name, given in (("y", y), ("node", options.get("node"))):
         if given is not None and not isinstance(given, str):
             raise TypeError(f"{name} must be the name of a column of the frame, because {because} is given")
     if target is not None and y is not None:
         raise TypeError("the label is named once, by y or by target")
-    file = write_frame(data, folder)
-    table = _named({**arguments, "target": target if y is None else y}, _OF_TABLES)
-    return table | {"data.name": str(file)}
+    return _named({**options, "target": target if y is None else y}, _OF_TABLES)
+
+
+@contextmanager
+def _written(what: str) -> Iterator[Path]:
+    """A file for samples that are in memory.
+
+    Errors about it say what it is instead of its path, and count the rows from 0.
+    """
+    with TemporaryDirectory(prefix="hedgerow-") as folder:
+        file = Path(folder) / f"{what}.csv"
+
+        def place(found: re.Match[str]) -> str:
+            row = f", row {int(found[1]) - 2}" if found[1] else ""
+            return f"the {what}{row}"
+
+        try:
+            yield file
+        except (OSError, TypeError, ValueError) as error:
+            said = re.sub(rf"{re.escape(str(file))}(?:, row (\d+))?", place, str(error))
+            if said != str(error):
+                error.args = (said,)
+            raise
 
 
 def write_frame(data: Any, folder: Path) -> Path:
     """Writes a frame of pandas or polars to a file of this folder. Returns its path."""
+    file = folder / "frame.csv"
+    _write(data, file)
+    return file
+
+
+def _write(data: Any, file: Path) -> None:
     if getattr(getattr(data, "index", None), "name", None) is not None:
         # Where pandas has the time.
         data = data.reset_index()
-    file = folder / "frame.csv"
     if hasattr(data, "write_csv"):
         data.write_csv(file)
     else:
         data.to_csv(file, index=False)
-    return file
+
+
+def _write_arrays(X: Any, y: Any, node: Sequence[str] | None, file: Path) -> dict[str, Any]:
+    """Writes samples to a file. Returns the settings to read it."""
+    X = np.asarray(X)
+    if X.ndim != 2 or len(X) != len(y):
+        raise ValueError(f"X must have the shape ({len(y)}, d), as y has rows, but has {X.shape}")
+    if node is not None and len(node) != len(y):
+        raise ValueError(f"node must have {len(y)} entries, as X has rows, but has {len(node)}")
+    labels = y.reshape(len(y), -1)
+    targets = ["y"] if labels.shape[1] == 1 else [f"y{at + 1}" for at in range(labels.shape[1])]
+    owner = [] if node is None else ["node"]
+    with file.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out)
+        writer.writerow([*(f"x{at + 1}" for at in range(X.shape[1])), *targets, *owner])
+        for at, (row, label) in enumerate(zip(X.tolist(), labels.tolist(), strict=True)):
+            cells = ["" if is_missing(cell) else cell for cell in (*row, *label)]
+            writer.writerow([*cells, *([] if node is None else [node[at]])])
+    return {"data.target": ",".join(targets)} | ({} if node is None else {"data.node": "node"})
 
 
 def _most(changes: Mapping[str, Any]) -> int | None:
@@ -189,8 +315,10 @@ def _first(items: Iterable[Any], most: int) -> Iterator[Any]:
                 return
 
 
-def _samples(arguments: Mapping[str, Any], features: Sequence[str] | None, most: int | None) -> Samples:
-    data, y, node, target = (arguments[name] for name in ("data", "y", "node", "target"))
+def _samples(
+    data: Any, y: Any, options: Mapping[str, Any], features: Sequence[str] | None, most: int | None
+) -> Samples:
+    node, target = options.get("node"), options.get("target")
     if is_frame(data):
         return from_frame(data, y, node, columns=features or (), target=target or "")
     if target is not None or features is not None:

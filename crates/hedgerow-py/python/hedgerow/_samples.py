@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow._numbers import column, number, numbers
+from hedgerow._numbers import column, label, number, numbers, unmarked
 
 
 class Samples(NamedTuple):
@@ -38,6 +38,17 @@ def is_sparse(data: object) -> bool:
     return hasattr(data, "tocsr") and hasattr(data, "toarray")
 
 
+def label_names(data: Any, named: Any, node: Any = None, columns: Sequence[str] = ()) -> list[str]:
+    """Names of the columns with the labels of a frame. ``named`` may have several, with commas.
+
+    Without it, it is the last column that has no other role.
+    """
+    keys = [str(key) for key in data.columns]
+    if named:
+        return [str(named)] if str(named) in keys else [name.strip() for name in str(named).split(",")]
+    return [name for name in reversed(keys) if name not in (*columns, _name(node))][:1]
+
+
 def from_frame(
     data: Any,
     y: Any,
@@ -45,11 +56,12 @@ def from_frame(
     *,
     columns: Sequence[str] = (),
     target: str = "",
+    classes: bool = False,
 ) -> Samples:
     """Samples from the columns of a frame. Labels and nodes are columns of it, or separate arrays.
 
     Without ``y`` and ``target`` the label is the last column that has no other role. It is never an
-    input.
+    input. Labels are numbers, unless they are ``classes``.
     """
     keys: dict[str, Any] = {}
     for key in data.columns:
@@ -57,22 +69,27 @@ def from_frame(
             raise ValueError(f"the frame has two columns {str(key)!r}")
         keys[str(key)] = key
     owner = _name(node)
-    label = _name(y)
-    if y is None:
-        label = target or next((name for name in reversed(keys) if name not in (*columns, owner)), None)
-        if label is None:
-            raise ValueError(f"no column is left to be the label; the frame has {', '.join(keys)}")
-    inputs = list(columns) or [name for name in keys if name not in (label, owner, target)]
-    for name in [*inputs, *(name for name in (label, owner) if name is not None)]:
+    named = _name(y) if y is not None else target
+    labels = [] if named is None else label_names(data, named, node, columns)
+    if named is not None and not labels:
+        raise ValueError(f"no column is left to be the label; the frame has {', '.join(keys)}")
+    inputs = list(columns) or [name for name in keys if name not in (*labels, owner, target)]
+    for name in [*inputs, *labels, *([] if owner is None else [owner])]:
         if name not in keys:
             raise ValueError(f"the frame has no column {name!r}; it has {', '.join(keys)}")
-    if label in inputs:
-        raise ValueError(f"column {label!r} is the label, so it can't be an input")
+    for name in labels:
+        if name in inputs:
+            raise ValueError(f"column {name!r} is the label, so it can't be an input")
     if not inputs:
         raise ValueError("the frame has no column to predict from")
+
+    def numbers_of(name: str) -> NDArray[Any]:
+        return column(data[keys[name]], f"the frame's column {name!r}")
+
+    read = [unmarked(data[keys[name]]) if classes else numbers_of(name) for name in labels]
     return Samples(
-        np.column_stack([column(data[keys[name]], f"column {name!r}") for name in inputs]),
-        y if label is None else column(data[keys[label]], f"column {label!r}"),
+        np.column_stack([numbers_of(name) for name in inputs]),
+        y if not labels else read[0] if len(read) == 1 else np.column_stack(read),
         check_owners(node) if owner is None else data[keys[owner]].to_numpy(),
     )
 
@@ -91,7 +108,13 @@ def check_owners(node: Any) -> Any:
     raise TypeError(f"node must be a sequence with the node of each row, but is {node!r:.50}{more}")
 
 
-def pieces(items: Iterable[Any], columns: Sequence[str], rows: int, inputs: int = 0) -> Iterator[Samples]:
+def pieces(
+    items: Iterable[Any],
+    columns: Sequence[str],
+    rows: int,
+    inputs: int = 0,
+    label: Callable[[Any], Any] = label,
+) -> Iterator[Samples]:
     """Splits an iterator over ``(x, y)`` or ``(x, y, node)`` into pieces of ``rows`` rows.
 
     The last piece may be shorter. Without ``inputs``, all samples must be as long as the first one.
@@ -111,7 +134,7 @@ def pieces(items: Iterable[Any], columns: Sequence[str], rows: int, inputs: int 
             if table[-1].shape != (inputs,):
                 shape = table[-1].shape
                 raise ValueError(f"a sample has {inputs} numbers, but one of the shape {shape} came")
-        labels = [number(item[1], "a label") for item in piece]
+        labels = [label(item[1]) for item in piece]
         yield Samples(np.stack(table), labels, [item[2] for item in piece] if parts == 3 else None)
 
 

@@ -129,9 +129,18 @@ class TensorBoard:
         self._writer.flush()
 
 
+def checked(callbacks: Iterable[Callback]) -> list[Callback]:
+    """The callbacks, before a run that they are told of."""
+    callbacks = list(callbacks)
+    for callback in callbacks:
+        for name in ("on_round", "on_end"):
+            if not callable(getattr(callback, name, None)):
+                raise TypeError(f"a callback must have the method {name}, but {callback!r:.50} has none")
+    return callbacks
+
+
 def tell(callbacks: Iterable[Callback], result: Result) -> None:
     """Tells callbacks of a finished run."""
-    callbacks = list(callbacks)
     for callback in callbacks:
         for at, metrics in _rounds(result):
             callback.on_round(at, metrics)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import csv
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow import _hedgerow
-from hedgerow._requests import names, request
+from hedgerow._requests import Options, names, request, with_options
 from hedgerow.frames import Frame
 
 # Columns of the ranking that are names.
@@ -114,34 +114,16 @@ class Comparison:
         return runs[0].get(key) if len(runs) == 1 else None
 
 
+@with_options
 def compare(
     data: Any = "friedman",
     y: Any = None,
     *,
-    target: str | None = None,
-    features: str | Sequence[str] | None = None,
-    drop: str | Sequence[str] | None = None,
-    time: str | None = None,
-    node: Any = None,
-    missing: str | Sequence[str] | None = None,
-    categories: str | None = None,
-    calendar: str | None = None,
-    lags: int | None = None,
-    horizon: int | None = None,
-    scaling: str | PathLike[str] | None = None,
-    data_dir: str | PathLike[str] | None = None,
-    method: str | Sequence[str] | None = None,
-    nodes: int | None = None,
     budget: int | Sequence[int] | None = None,
-    trials: int | None = None,
-    rounds: int | None = None,
-    seed: int | None = None,
     partition: str | Sequence[str] | None = None,
-    dropout: float | None = None,
-    threads: int | None = None,
-    settings: Mapping[str, Any] | None = None,
     against: str | None = None,
     folder: str | PathLike[str] | None = None,
+    **options: Unpack[Options],
 ) -> Comparison:
     """Ranks methods on the same samples, and says which one to choose.
 
@@ -151,22 +133,25 @@ def compare(
     combination is run, and errors are compared with those of ``against``. Finished runs are stored
     in ``folder``, if it is given: the same call then continues after an interruption.
     """
-    arguments = locals()
     several = isinstance(data, (list, tuple)) and all(isinstance(one, (str, PathLike)) for one in data)
     sets = [fspath(one) for one in data] if several else None
     partitions = None if partition is None else names(partition)
     budgets = None if budget is None or isinstance(budget, int) else list(budget)
+    asked_for = {**options, "budget": None if budgets is not None else budget}
     # Settings of all runs are checked with the first data set.
-    arguments |= {"partition": None} | ({"data": sets[0]} if sets else {})
-    arguments |= {"budget": None} if budgets is not None else {}
-    with TemporaryDirectory(prefix="hedgerow-") as other, request(arguments) as asked:
+    first = sets[0] if sets else data
+    with TemporaryDirectory(prefix="hedgerow-") as other, request(first, y, asked_for) as asked:
         asked.changes["run.out"] = other if folder is None else fspath(folder)
         if sets:
             del asked.changes["data.name"]
-        done = _hedgerow.compare(
-            *asked.native, data=sets, partitions=partitions, budgets=budgets, against=against
+        text, files = _hedgerow.compare(
+            asked, data=sets, partitions=partitions, budgets=budgets, against=against
         )
-    return Comparison(*done)
+    if asked.file and asked.name:
+        # The file is gone.
+        text = text.replace(asked.file, asked.name)
+        files = [(name, content.replace(asked.file, asked.name)) for name, content in files]
+    return Comparison(text, files)
 
 
 def _frame(table: str) -> Frame:

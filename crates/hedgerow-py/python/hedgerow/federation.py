@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from hedgerow import _hedgerow
 from hedgerow._hedgerow import Plan
+from hedgerow._numbers import is_missing, label, number
 from hedgerow._samples import Samples, check_owners, from_frame, is_frame, pieces
-from hedgerow.callbacks import Callback, tell
+from hedgerow.callbacks import Callback, checked, tell
 from hedgerow.frames import Frame
 from hedgerow.results import Result
 
@@ -33,6 +34,8 @@ class Federation(_hedgerow._Federation):
     an iterator over ``(x, y)`` or ``(x, y, node)``. ``node`` names the node of each sample: numbers
     from 0, or names, which are numbered in order of appearance and keep their numbers
     (:attr:`names`). Without it, samples are dealt in turn.
+
+    A plan may have classes or several targets: see :class:`Learner` for labels and predictions.
 
     NaN inputs are filled in. A sample without a label (NaN) is predicted and not learned: it takes
     the turn of its node, and :attr:`missing_labels` counts it. Sparse matrices are made dense in
@@ -57,7 +60,7 @@ class Federation(_hedgerow._Federation):
         federation._names = {}
         return federation
 
-    def round(self, X: Any, y: Any = None, node: Any = None) -> NDArray[np.float32]:
+    def round(self, X: Any, y: Any = None, node: Any = None) -> NDArray[Any]:
         """Runs one round with these samples. Returns the predictions made before learning.
 
         Each node predicts and learns its samples. Then all nodes upload and receive the new model.
@@ -75,23 +78,22 @@ class Federation(_hedgerow._Federation):
         ``callbacks`` hear of the errors of all rounds when the run has ended: see
         :mod:`hedgerow.callbacks`.
         """
-        played: list[tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]] = []
-        labels: list[Any] = []
-        before, begun = self.traffic, 0
+        heard = checked(callbacks)
+        played: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float64]]] = []
+        before, missing, begun = self.traffic, self.missing_labels, 0
         for samples in self._all(X, y, node):
-            predictions, rounds, known = self._learn(samples)
-            played.append((predictions, rounds + begun, known))
-            labels.append(np.asarray(samples.y, dtype=np.float64))
+            predictions, rounds, errors = self._learn(samples)
+            played.append((predictions, rounds + begun, errors))
             begun = int(played[-1][1].max(initial=begun - 1)) + 1
         if not played:
             raise ValueError("there are no samples")
-        predictions, rounds, known = (np.concatenate(parts) for parts in zip(*played, strict=True))
+        predictions, rounds, errors = (np.concatenate(parts) for parts in zip(*played, strict=True))
         sent = tuple(after - was for after, was in zip(self.traffic, before, strict=True))
-        result = self._result(predictions, np.concatenate(labels), rounds, known, sent)
-        tell(callbacks, result)
+        result = self._result(predictions, rounds, errors, sent, self.missing_labels - missing)
+        tell(heard, result)
         return result
 
-    def predict(self, x: Any, node: int | str = 0) -> NDArray[np.float32]:
+    def predict(self, x: Any, node: int | str = 0) -> NDArray[Any]:
         """Predicts the labels of rows or of a frame with the model of a node.
 
         The node is given by number or name.
@@ -116,9 +118,20 @@ class Federation(_hedgerow._Federation):
         """
         return super().predict_interval(x, self._number(node), level)
 
-    def predict_one(self, x: Any, node: int | str = 0) -> float:
+    def predict_one(self, x: Any, node: int | str = 0) -> float | Any:
         """Predicts the label of a sample with the model of a node, given by number or name."""
         return super().predict_one(x, self._number(node))
+
+    def predict_proba(self, x: Any, node: int | str = 0) -> NDArray[np.float32]:
+        """The probabilities of classes at a node, given by number or name.
+
+        See :meth:`Learner.predict_proba`.
+        """
+        return super().predict_proba(x, self._number(node))
+
+    def predict_proba_one(self, x: Any, node: int | str = 0) -> dict[str, float]:
+        """The probability of each class for a sample at a node, given by number or name."""
+        return super().predict_proba_one(x, self._number(node))
 
     def shares(self, node: int | str = 0) -> list[float]:
         """The weight of each kernel in a node's predictions. The node is given by number or name.
@@ -165,7 +178,7 @@ class Federation(_hedgerow._Federation):
 
     def _learn(
         self, samples: Samples, *, is_round: bool = False
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]:
+    ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float64]]:
         owners, names = self._numbers(samples.node)
         before = self.samples + self.missing_labels
         try:
@@ -177,7 +190,9 @@ class Federation(_hedgerow._Federation):
 
     def _samples(self, X: Any, y: Any, node: Any) -> Samples:
         if is_frame(X):
-            return from_frame(X, y, node, columns=self.plan.columns, target=self.plan.target)
+            plan = self.plan
+            has_classes = bool(plan.classes)
+            return from_frame(X, y, node, columns=plan.columns, target=plan.target, classes=has_classes)
         if y is None:
             raise TypeError("y is missing: the labels, one for each row of X")
         return Samples(X, y, check_owners(node))
@@ -189,7 +204,9 @@ class Federation(_hedgerow._Federation):
             raise TypeError("without y, samples come from a frame or an iterator over (x, y)")
         if node is not None:
             raise TypeError("an iterator says whose its samples are itself: (x, y, node)")
-        return pieces(X, self.plan.columns, _ROUNDS * self.plan.nodes, self.plan.inputs)
+        plan = self.plan
+        read = _class if plan.classes else _numbers
+        return pieces(X, plan.columns, _ROUNDS * plan.nodes, plan.inputs, read)
 
     def _number(self, node: int | str) -> int:
         if not isinstance(node, str):
@@ -219,15 +236,15 @@ class Federation(_hedgerow._Federation):
 
     def _result(
         self,
-        predictions: NDArray[np.float32],
-        y: NDArray[np.float64],
+        predictions: NDArray[Any],
         rounds: NDArray[np.int64],
-        known: NDArray[np.bool_],
+        errors: NDArray[np.float64],
         sent: tuple[int, ...],
+        missing: int,
     ) -> Result:
         count = int(rounds.max()) + 1 if len(rounds) else 0
-        squared = np.where(known, (predictions - y) ** 2, 0.0)
-        sums = np.cumsum(np.bincount(rounds, squared, count))
+        known = ~np.isnan(errors)
+        sums = np.cumsum(np.bincount(rounds, np.where(known, errors, 0.0), count))
         scored = np.cumsum(np.bincount(rounds, known, count))
 
         def mean(back: int) -> NDArray[np.float64]:
@@ -244,9 +261,9 @@ class Federation(_hedgerow._Federation):
         summary = {
             "data": {
                 "name": "samples",
-                "samples": len(y),
+                "samples": len(rounds),
                 "features": plan.inputs,
-                "missing_labels": int(np.isnan(y).sum()),
+                "missing_labels": missing,
             },
             "nodes": plan.nodes,
             "rounds": count,
@@ -261,6 +278,8 @@ class Federation(_hedgerow._Federation):
                 }
             ],
         }
+        if plan.classes:
+            summary["classes"] = plan.classes
         curves = Frame(
             {
                 "method": np.full(count, plan.method, dtype=object),
@@ -271,6 +290,16 @@ class Federation(_hedgerow._Federation):
             }
         )
         return Result(summary, curves, predictions=predictions)
+
+
+def _numbers(y: Any) -> Any:
+    """The label of a sample, or a list of several."""
+    return number(y, "a label") if isinstance(y, str) else label(y)
+
+
+def _class(y: Any) -> Any:
+    """The class of a sample; None if it is missing."""
+    return None if is_missing(y) else y
 
 
 def _bare(kind: type[Federation], plan: Plan) -> Federation:

@@ -48,8 +48,9 @@ class Result:
     ``summary`` is the content of ``summary.json``: everything but the curves. ``curves`` has a row
     per method and recorded round. ``predictions`` are, for ``simulate(..., predictions=True)``, a
     table of all predictions of the first trial: row of the data (from 1), time if the data has one,
-    node, method, truth, prediction and the ends of its interval. For a run of a
-    :class:`Federation` they are an array with a prediction per sample.
+    node, method, target if there are several, truth, prediction, and the ends of its interval or
+    the probability of each class. For a run of a :class:`Federation` they are an array with a
+    prediction per sample.
 
     >>> from hedgerow import simulate
     >>> result = simulate("friedman", method=["gr", "mk"], nodes=4, rounds=50, trials=2)
@@ -64,7 +65,7 @@ class Result:
         summary: dict[str, Any],
         curves: Frame,
         *,
-        predictions: Frame | NDArray[np.float32] | None = None,
+        predictions: Frame | NDArray[Any] | None = None,
         run: Run | None = None,
     ) -> None:
         self.summary = summary
@@ -74,7 +75,10 @@ class Result:
 
     @property
     def mse(self) -> dict[str, float]:
-        """Mean squared error of each method, over all predictions and trials."""
+        """Mean squared error of each method, over all predictions and trials.
+
+        If labels are classes, it is the share of wrong ones.
+        """
         return {label(method): method["mse"]["mean"] for method in self.summary["methods"]}
 
     @property
@@ -188,9 +192,10 @@ class Result:
 
     def _axis(self, column: str) -> str:
         """The label of the axis for a column."""
+        error = "share of wrong classes" if self.summary.get("classes") else "mean squared error"
         words = {
-            "mse": "mean squared error so far",
-            "mse_window": f"mean squared error, last {self.summary['window']} rounds",
+            "mse": f"{error} so far",
+            "mse_window": f"{error}, last {self.summary['window']} rounds",
             "loss": "mean loss so far",
         }
         kind = column.removesuffix("_sd")

@@ -5,46 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from hedgerow import _hedgerow
-from hedgerow._requests import request
-from hedgerow.callbacks import Callback, tell
+from hedgerow._requests import Options, request, with_options
+from hedgerow.callbacks import Callback, checked, tell
 from hedgerow.frames import Frame
 from hedgerow.results import Result
 
 
+@with_options
 def simulate(
     data: Any = "friedman",
     y: Any = None,
     *,
-    target: str | None = None,
-    features: str | Sequence[str] | None = None,
-    drop: str | Sequence[str] | None = None,
-    time: str | None = None,
-    node: Any = None,
-    missing: str | Sequence[str] | None = None,
-    categories: str | None = None,
-    calendar: str | None = None,
-    lags: int | None = None,
-    horizon: int | None = None,
-    scaling: str | PathLike[str] | None = None,
-    data_dir: str | PathLike[str] | None = None,
-    method: str | Sequence[str] | None = None,
-    nodes: int | None = None,
     budget: int | None = None,
-    trials: int | None = None,
-    rounds: int | None = None,
-    seed: int | None = None,
     partition: str | None = None,
-    dropout: float | None = None,
-    threads: int | None = None,
-    settings: Mapping[str, Any] | None = None,
     predictions: bool = False,
     save_model: str | PathLike[str] | None = None,
     callbacks: Sequence[Callback] = (),
+    **options: Unpack[Options],
 ) -> Result:
     """Runs trials of one or more methods on the same samples.
 
@@ -56,8 +38,11 @@ def simulate(
     arguments are those of ``hedgerow simulate``. Settings without an argument go to ``settings``,
     under the names that ``hedgerow config`` prints.
 
-    A frame with ``time``, ``drop``, ``missing``, ``categories`` or ``save_model`` is written to a
-    temporary file and read like one.
+    Labels that are texts are classes; ``task="classes"`` makes classes of numbers. Several targets
+    are names in ``target``, or columns of ``y``.
+
+    A frame with ``time``, ``drop``, ``missing``, ``categories``, ``save_model``, texts as labels or
+    several targets is written to a temporary file and read like one, and so are such arrays.
 
     A run ends with the samples, even if ``rounds`` is larger; ``result.summary["rounds"]`` has the
     real number. An iterator is read to its end before the run starts, so it must be finite.
@@ -65,10 +50,11 @@ def simulate(
     sample names its node, then only the needed samples are read. Samples with a missing label are
     skipped and counted in ``summary["data"]["missing_labels"]``. NaN inputs are filled in.
 
-    With ``predictions=True`` the result has every prediction of the first trial. Each takes about
-    100 bytes per method until the run has ended, and 50 afterwards; a run that doesn't fit into
-    memory is refused. ``save_model`` is a file for what the first federated method has learned:
-    :func:`hedgerow.load` reads it. ``callbacks`` hear of the errors when the run has ended, because
+    With ``predictions=True`` the result has every prediction of the first trial, in the columns
+    that ``hedgerow simulate --predictions`` writes. Each takes about 100 bytes per method until the
+    run has ended, and 50 afterwards; a run that doesn't fit into memory is refused. ``save_model``
+    is a file for what the first federated method has learned: :func:`hedgerow.load` reads it.
+    ``callbacks`` hear of the errors when the run has ended, because
     they are means over trials: see :mod:`hedgerow.callbacks`.
 
     >>> from hedgerow import simulate
@@ -81,25 +67,32 @@ def simulate(
         ...
     ValueError: ...
     """
-    with request(locals()) as asked:
-        run, scored = _hedgerow.simulate(*asked.native, predictions=predictions)
+    heard = checked(callbacks)
+    asked_for = {**options, "budget": budget, "partition": partition, "save_model": save_model}
+    with request(data, y, asked_for) as asked:
+        run, scored = _hedgerow.simulate(asked, predictions=predictions)
     curves = Frame(run.curves())
     curves["method"] = np.asarray(curves["method"], dtype=object)
     result = Result(
         json.loads(run.summary_json()),
         curves,
-        predictions=None if scored is None else _frame(scored),
+        predictions=None if scored is None else _frame(scored, 1 if asked.file else 0),
         run=run,
     )
-    tell(callbacks, result)
+    tell(heard, result)
     return result
 
 
-def _frame(scored: Mapping[str, Any]) -> Frame:
-    """Predictions with names instead of their numbers, and with times."""
+def _frame(scored: Mapping[str, Any], headers: int) -> Frame:
+    """Predictions with names instead of their numbers, with times, and without rows of headers."""
     frame = Frame(scored["columns"])
-    for column, known in (("node", "nodes"), ("method", "methods")):
-        frame[column] = np.array(scored[known], dtype=object)[frame[column]]
+    named = {"node": "nodes", "method": "methods", "target": "targets"}
+    if scored["classes"]:
+        named |= {"truth": "classes", "prediction": "classes"}
+    for column, known in named.items():
+        if column in frame:
+            frame[column] = np.array(scored[known], dtype=object)[frame[column]]
+    frame["row"] -= np.uint64(headers)
     if scored["has_dates"]:
         microseconds = np.round(frame["time"] * 1e6).astype(np.int64)
         frame["time"] = microseconds.astype("datetime64[us]")

@@ -7,17 +7,16 @@ the same rows give the same model.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hedgerow._classes import OneAgainstRest
 from hedgerow._extras import need
 from hedgerow._hedgerow import FeatureMap, Learner, Plan
 from hedgerow._numbers import is_missing
+from hedgerow._weights import MOST_WEIGHT, repetitions
 
 need("sklearn", "sklearn")
 
@@ -48,8 +47,7 @@ __all__ = ["FourierFeatures", "HedgerowClassifier", "HedgerowRegressor"]
 _Kernels = Sequence[float | tuple[str, float]]
 _FLOATS = [np.float64, np.float32]
 
-# The largest weight of a row, and rows that are repeated at a time.
-_MOST_WEIGHT = 1000
+# Rows that are repeated at a time.
 _PIECE = 4096
 
 
@@ -63,6 +61,9 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Inputs and labels needn't be scaled: ``scaling="online"`` learns their units. A NaN input is
     replaced by the mean of its column so far. Rows without a label (NaN) are skipped and counted.
     Sparse matrices are made dense in parts of a few megabytes.
+
+    ``y`` may have several columns: then each is a target. They share the random features, and each
+    has a model.
 
     Parameters
     ----------
@@ -153,14 +154,18 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learns the rows in order, ``passes`` times, with a new model.
 
-        Weights are whole numbers: a row of weight k is learned k times in a row, one of weight 0 is
-        left out.
+        A row of weight w is learned ``floor(S + w) - floor(S)`` times in a row, where S is the sum
+        of the weights before it: k times if all weights are whole numbers and w is k. Weights (0 to
+        1000) whose mean, over those above 0, is below 1 are divided by it first.
         """
         return self._learn(X, y, sample_weight, is_new=True, passes=_passes(self))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learns more rows, in order. Weights are those of ``fit``."""
-        return self._learn(X, y, sample_weight, is_new=not self.__sklearn_is_fitted__(), passes=1)
+        """Learns more rows, in order.
+
+        Weights are those of ``fit``, but never divided, and S goes on from call to call.
+        """
+        return self._learn(X, y, sample_weight, is_new=not self.__sklearn_is_fitted__())
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predicts the labels of rows."""
@@ -171,9 +176,9 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.float64]:
         """The intervals in which labels of rows are expected with this probability.
 
-        A row has the lower and the upper end. Widths follow the errors of predictions before
-        their label was learned. With ``passes`` above 1 these errors are smaller than those of new
-        rows, so that intervals are too narrow.
+        A row has the lower and the upper end, or these of each target. Widths follow the errors of
+        predictions before their label was learned. With ``passes`` above 1 these errors are smaller
+        than those of new rows, so that intervals are too narrow.
         """
         check_is_fitted(self)
         rows = _rows(self, X)
@@ -186,27 +191,33 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
+        tags.target_tags.multi_output = True
         return tags
 
     def _learn(
-        self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *, is_new: bool, passes: int
+        self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *, is_new: bool, passes: int = 0
     ) -> Self:
+        """Learns rows. Without ``passes`` this is a part of more."""
         if is_new:
-            _forget(self, "learner_", "n_samples_seen_", "n_missing_labels_")
+            _forget(self, *_LEARNED)
         if self.loss == "logistic":
             raise ValueError('loss must be "squared" or "huber" for a regressor, but is "logistic"')
         X, y, has_label = _labelled(X, y)
-        rows, labels = _rows(self, X, y, reset=is_new, y_numeric=True)
-        labels = column_or_1d(labels, dtype=np.float64, warn=True)
-        pieces = _repeated(rows, weights, has_label)
-        settings = {"loss": self.loss, "huber_delta": self.huber_delta}
-        learner = Learner(_plan(self, settings)) if is_new else self.learner_
-        for _ in range(passes):
+        rows, labels = _rows(self, X, y, reset=is_new, y_numeric=True, multi_output=True)
+        if labels.ndim != 2 or labels.shape[1] == 1:
+            labels = column_or_1d(labels, dtype=np.float64, warn=True)
+        pieces, rest = _repeated(self, rows, weights, has_label, is_fit=passes > 0)
+        if is_new:
+            settings: dict[str, Any] = {"loss": self.loss, "huber_delta": self.huber_delta}
+            if labels.ndim == 2:
+                settings["target"] = ",".join(str(target) for target in range(labels.shape[1]))
+            learner = Learner(_plan(self, settings))
+        else:
+            learner = self.learner_
+        for _ in range(max(passes, 1)):
             for piece in pieces:
                 learner.learn(rows[piece], labels[piece])
-        missing = 0 if has_label is None else int(np.sum(~has_label))
-        self.n_missing_labels_ = missing + getattr(self, "n_missing_labels_", 0)
-        self.learner_, self.n_samples_seen_ = learner, learner.samples
+        _learned(self, learner, has_label, rest)
         return self
 
 
@@ -217,8 +228,9 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     them first (``sklearn.utils.shuffle``; the ``shuffle=True`` of a splitter keeps the order within
     each part), or use ``passes=5``.
 
-    Each class has a learner that separates it from all others; two classes share one. See
-    :class:`HedgerowRegressor` for the other parameters, and for what is missing or sparse.
+    Each class has a model that separates it from all others; two classes share one. There may be
+    100 classes. Probabilities are calibrated by the classes so far. See :class:`HedgerowRegressor`
+    for the other parameters, and for what is missing or sparse.
 
     Parameters
     ----------
@@ -228,8 +240,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     kernels : sequence, default=None
     draw : str, default="shared"
     loss : str, default="squared"
-        ``"squared"`` (labels are -1 and +1, and a prediction p is a probability of (1 + p)/2) or
-        ``"logistic"``.
+        ``"squared"`` (of labels -1 and +1) or ``"logistic"``.
     ridge : float, default=0.01
     step_size : float, default=1.0
     step_schedule : str, default="anytime"
@@ -242,6 +253,8 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     classes_ : ndarray
         The classes, sorted.
+    learner_ : hedgerow.Learner
+        The native learner. Its classes are numbered.
     n_samples_seen_ : int
     n_missing_labels_ : int
     n_features_in_ : int
@@ -258,9 +271,9 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     classes_: NDArray[Any]
+    learner_: Learner
     n_samples_seen_: int
     n_missing_labels_: int
-    _scores: OneAgainstRest[Learner]
 
     def __init__(
         self,
@@ -290,10 +303,9 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learns the rows in order with a new model.
+        """Learns the rows in order, ``passes`` times, with a new model.
 
-        Weights are whole numbers: a row of weight k is learned k times in a row, one of weight 0 is
-        left out.
+        Weights are those of :meth:`HedgerowRegressor.fit`.
         """
         return self._learn(X, y, None, sample_weight, is_new=True, passes=_passes(self))
 
@@ -304,15 +316,20 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learns more rows, in order. The first call needs all ``classes``."""
+        """Learns more rows, in order. The first call needs all ``classes``.
+
+        Weights are those of :meth:`HedgerowRegressor.partial_fit`.
+        """
         is_new = not self.__sklearn_is_fitted__()
-        return self._learn(X, y, classes, sample_weight, is_new=is_new, passes=1)
+        return self._learn(X, y, classes, sample_weight, is_new=is_new)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The probability of each class, for each row."""
         check_is_fitted(self)
         rows = _rows(self, X)
-        return self._scores.probabilities(rows)
+        each = self.learner_.predict_proba(rows)[:, : len(self.classes_)].astype(np.float64)
+        likely: NDArray[np.float64] = each / each.sum(axis=1, keepdims=True)
+        return likely
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most likely class of each row."""
@@ -321,7 +338,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return names
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_scores")
+        return hasattr(self, "learner_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -337,36 +354,35 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights: ArrayLike | None,
         *,
         is_new: bool,
-        passes: int,
+        passes: int = 0,
     ) -> Self:
         if is_new:
-            _forget(self, "classes_", "_scores", "n_samples_seen_", "n_missing_labels_")
+            _forget(self, "classes_", *_LEARNED)
         if self.loss == "huber":
             raise ValueError('loss must be "squared" or "logistic" for a classifier, but is "huber"')
         X, y, has_label = _labelled(X, y)
         rows, labels = _rows(self, X, y, reset=is_new)
         labels = column_or_1d(labels, warn=True)
         check_classification_targets(labels)
-        pieces = _repeated(rows, weights, has_label)
+        pieces, rest = _repeated(self, rows, weights, has_label, is_fit=passes > 0)
         if is_new:
             known = unique_labels(labels if classes is None else classes)
-            new = partial(Learner, _plan(self, {"loss": self.loss}))
-            scores, seen = OneAgainstRest(new, self.loss, range(len(known))), 0
+            # A plan has two classes at least.
+            names = [str(code) for code in range(max(len(known), 2))]
+            learner = Learner(_plan(self, {"loss": self.loss, "classes": names}))
         else:
-            known, scores, seen = self.classes_, self._scores, self.n_samples_seen_
+            known, learner = self.classes_, self.learner_
             if classes is not None and not np.array_equal(known, unique_labels(classes)):
                 raise ValueError(f"classes must be those of the first call, {known}, but are {classes}")
         codes = np.searchsorted(known, labels).clip(max=len(known) - 1)
         if np.any(unknown := known[codes] != labels):
             stranger = labels[unknown].tolist()[0]
             raise ValueError(f"class {stranger!r} isn't among those of the first call: {known}")
-        for _ in range(passes):
+        for _ in range(max(passes, 1)):
             for piece in pieces:
-                scores.learn(rows[piece], codes[piece].tolist())
-                seen += len(codes[piece])
-        missing = 0 if has_label is None else int(np.sum(~has_label))
-        self.n_missing_labels_ = missing + getattr(self, "n_missing_labels_", 0)
-        self.classes_, self._scores, self.n_samples_seen_ = known, scores, seen
+                learner.learn(rows[piece], codes[piece])
+        self.classes_ = known
+        _learned(self, learner, has_label, rest)
         return self
 
 
@@ -483,45 +499,69 @@ def _rows(estimator: Any, X: Any, *y: Any, reset: bool = False, **more: Any) -> 
 
 
 def _labelled(X: Any, y: Any) -> tuple[Any, Any, NDArray[np.bool_] | None]:
-    """The rows that have a label, and which these are; None is all.
+    """The rows that have all their labels, and which these are; None is all.
 
     All are returned if none has one, which scikit-learn refuses.
     """
     labels = np.asarray(y)
     if labels.dtype.kind == "f":
-        missing = np.isnan(labels.ravel())
+        missing = np.isnan(labels)
     elif labels.dtype.kind == "O":
-        missing = np.array([is_missing(label) for label in labels.ravel().tolist()], dtype=bool)
+        missing = np.array([is_missing(label) for label in labels.ravel().tolist()]).reshape(labels.shape)
     else:
         return X, y, None
-    if not missing.any() or missing.all() or len(missing) != _num_samples(X):
+    if labels.ndim == 2:
+        missing = missing.any(axis=1)
+    if labels.ndim not in (1, 2) or not missing.any() or missing.all() or len(missing) != _num_samples(X):
         return X, y, None
     kept = np.flatnonzero(~missing)
-    return _safe_indexing(X, kept), labels.ravel()[kept], ~missing
+    return _safe_indexing(X, kept), labels[kept], ~missing
 
 
-def _repeated(rows: Any, weights: Any, known: NDArray[np.bool_] | None) -> list[Any]:
-    """The rows to learn, piece by piece: each as often as its weight says."""
+def _repeated(
+    estimator: Any, rows: Any, weights: Any, known: NDArray[np.bool_] | None, *, is_fit: bool
+) -> tuple[list[Any], float]:
+    """The rows to learn, piece by piece: each as often as its weight says.
+
+    Also the rest of the weights for later rows.
+    """
+    rest = 0.0 if is_fit else getattr(estimator, "_rest", 0.0)
     if weights is None:
-        return [slice(None)]
+        return [slice(None)], rest
     weights = np.asarray(weights)
     if weights.dtype.kind not in "biuf" or weights.ndim != 1:
         raise ValueError(f"sample_weight must be a vector of numbers, but is {weights!r:.50}")
     count = rows.shape[0] if known is None else len(known)
     if len(weights) != count:
         raise ValueError(f"sample_weight must have {count} numbers, as X has rows, but has {len(weights)}")
-    weights = weights if known is None else weights[known]
-    bad = ~((weights >= 0) & (weights <= _MOST_WEIGHT) & (weights == np.floor(weights)))
+    numbers = weights.astype(np.float64)
+    kept = np.full(count, True) if known is None else known
+    above = numbers[kept & (numbers > 0) & np.isfinite(numbers)]
+    mean = min(float(above.mean()), 1.0) if is_fit and len(above) else 1.0
+    numbers = numbers / mean
+    bad = ~((numbers >= 0) & (numbers <= MOST_WEIGHT))
     if bad.any():
         at = int(bad.argmax())
+        divided = f", divided by the mean {mean:.4g}," if mean < 1.0 else ""
         raise ValueError(
-            f"sample_weight must be whole numbers from 0 to {_MOST_WEIGHT}, as a row of weight k is learned "
-            f"k times, but row {at} has {weights[at]}: multiply and round the weights"
+            f"sample_weight{divided} must be from 0 to {MOST_WEIGHT}, as a row of weight k is learned k "
+            f"times, but row {at} has {numbers[at]}"
         )
-    order = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
-    if len(order) == 0:
+    counts, rest = repetitions(numbers[kept].tolist(), rest)
+    order = np.repeat(np.arange(len(counts)), counts)
+    if is_fit and len(order) == 0:
         raise ValueError("sample_weight is zero for every row: nothing is left to learn")
-    return [order[begin : begin + _PIECE] for begin in range(0, len(order), _PIECE)]
+    return [order[begin : begin + _PIECE] for begin in range(0, len(order), _PIECE)], rest
+
+
+# What was learned.
+_LEARNED = ("learner_", "n_samples_seen_", "n_missing_labels_", "_rest")
+
+
+def _learned(estimator: Any, learner: Learner, known: NDArray[np.bool_] | None, rest: float) -> None:
+    missing = 0 if known is None else int(np.sum(~known))
+    estimator.n_missing_labels_ = missing + getattr(estimator, "n_missing_labels_", 0)
+    estimator.learner_, estimator.n_samples_seen_, estimator._rest = learner, learner.samples, rest
 
 
 def _passes(estimator: Any) -> int:

@@ -569,3 +569,40 @@ pub(super) fn to_f32(column: &str, text: &str, number: f64) -> Result<f32, BadRo
 pub(super) fn not_a_number(column: &str, value: &str) -> BadRow {
     BadRow::NotANumber { column: excerpt(column), value: excerpt(value) }
 }
+
+#[cfg(test)]
+mod tests {
+    use hedgerow::plan::Scaling;
+    use hedgerow::{Federation, PlanConfig};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn answers_have_an_interval_for_each_target() {
+        let config = PlanConfig::default().inputs(1).nodes(1).scaling(Scaling::None);
+        for outputs in [1, 2] {
+            let plan = Plan::new(config.clone().outputs(outputs)).unwrap();
+            let schema = Schema::new(&plan, Others::Refuse, &[]);
+            let mut federation = Federation::new(&plan);
+            federation.connect();
+            let node = &mut federation.nodes_mut()[0];
+            let answer = node.predict(&[0.5]).unwrap();
+            assert_eq!(schema.predicted(node, &answer).interval, None);
+            for labels in [[1.0, 2.0], [1.5, 2.5], [0.5, 0.0]] {
+                node.learn(&[0.5], &labels[..outputs]).unwrap();
+            }
+            let answer = node.predict(&[0.5]).unwrap();
+            let shown = json!(schema.predicted(node, &answer));
+            for target in 0..outputs {
+                let interval = node.interval(target, node.level()).unwrap();
+                let end = |name: &str| match outputs {
+                    1 => shown[name].clone(),
+                    _ => shown[name][target].clone(),
+                };
+                assert_eq!(end("lower"), json!(interval.lower), "{shown}");
+                assert_eq!(end("upper"), json!(interval.upper), "{shown}");
+            }
+        }
+    }
+}

@@ -6,13 +6,14 @@ import warnings
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from operator import itemgetter
+from random import getrandbits
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow._hedgerow import Learner, Plan
-from hedgerow._numbers import number
+from hedgerow._numbers import column, number
 
 # Samples that a new learner sees before it may replace the old one, and the factor by which old
 # errors decay meanwhile.
@@ -349,3 +350,23 @@ def _fit_table(rows: NDArray[np.float64], room: int) -> NDArray[np.float64]:
     if missing <= 0:
         return rows[:, :room]
     return np.hstack([rows, np.full((len(rows), missing), np.nan)])
+
+
+def table_of(names: Names, frame: Any, new: Sequence[Any] = ()) -> NDArray[np.float64]:
+    """The rows of a frame, in the order of names."""
+    values = frame.to_numpy()
+    if values.dtype.kind in "biuf":
+        columns = dict(zip(frame.columns, values.T, strict=True))
+    else:
+        used = [name for name in names.order(new) if name in frame.columns]
+        columns = {name: column(frame.get_column(name), f"feature {name!r}") for name in used}
+    return names.table(columns, len(frame), new)
+
+
+def first_seed(seed: int | None) -> int:
+    """The seed of random features. None draws one."""
+    if seed is None:
+        return getrandbits(48)
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0, but is {seed}")
+    return seed

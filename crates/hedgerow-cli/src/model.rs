@@ -82,6 +82,9 @@ fn words(path: &Path, model: &Model) -> String {
         }
         None => line("inputs", format!("{} numbers without names", plan.inputs())),
     }
+    if !model.classes().is_empty() {
+        line("classes", listed(model.classes().iter().map(String::as_str)));
+    }
     line("shared", if model.is_shared() { "yes" } else { "no" }.to_owned());
     let layers = if plan.has_own_layers() { ", each with a layer of its own" } else { "" };
     match model.nodes().len() {
@@ -90,14 +93,30 @@ fn words(path: &Path, model: &Model) -> String {
         count => line("nodes", format!("{count}{layers}: {}", listed(model.nodes()))),
     }
     if !card.errors.is_empty() {
+        let (targets, has_classes) = (model.targets(), !model.classes().is_empty());
         let number = |value: Option<f64>| value.map_or("–".to_owned(), significant);
         let row = |error: &CardError| {
-            let CardError { method: name, mse, rmse, mae, r2 } = error;
-            let r2 = r2.map_or("–".to_owned(), |r2| format!("{r2:.3}"));
+            let CardError { method: name, mse, rmse, mae, r2, .. } = error;
+            let share =
+                |share: &Option<f64>| share.map_or("–".to_owned(), |one| format!("{one:.3}"));
             let name = if name == method { format!("{name} (this model)") } else { name.clone() };
-            vec![name, number(*mse), number(*rmse), number(*mae), r2]
+            let mut cells = vec![name];
+            if targets.is_empty() && !has_classes {
+                cells.extend([number(*mse), number(*rmse), number(*mae), share(r2)]);
+            }
+            let each = (0..targets.len()).map(|at| number(error.target_rmse.get(at).copied()));
+            cells.extend(each);
+            if has_classes {
+                cells.extend([share(&error.accuracy), number(error.log_loss)]);
+            }
+            cells
         };
-        let headings = ["method", "MSE", "RMSE", "MAE", "R²"];
+        let mut headings = vec!["method".to_owned()];
+        headings.extend(match (targets.is_empty(), has_classes) {
+            (_, true) => vec!["accuracy".to_owned(), "log loss".to_owned()],
+            (true, _) => ["MSE", "RMSE", "MAE", "R²"].map(str::to_owned).to_vec(),
+            (false, _) => targets.iter().map(|name| format!("RMSE {}", excerpt(name))).collect(),
+        });
         text += "\nErrors of the run, of predictions made before their labels were known:\n\n";
         text += &Table::of_numbers(headings, card.errors.iter().map(row)).text();
     }

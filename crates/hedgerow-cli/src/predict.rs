@@ -1,11 +1,13 @@
 //! `hedgerow predict`: predictions from a model in a file, without a server.
 
+mod answer;
+
 use std::collections::HashMap;
 use std::io::{BufWriter, ErrorKind, Stdout, Write};
 use std::path::{Path, PathBuf};
 
 use hedgerow::Node;
-use hedgerow::learning::{Interval, Level, Loss};
+use hedgerow::learning::{Level, Loss};
 use hedgerow::node::BadInput;
 use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
 use hedgerow_data::DataError;
@@ -15,14 +17,12 @@ use hedgerow_data::samples::{Sample, SampleStream};
 use hedgerow_data::schema::TableSchema;
 use hedgerow_data::text::{excerpt, listing};
 use hedgerow_lab::output::OutputError;
-use hedgerow_lab::predictions::quoted;
 use hedgerow_lab::settings::Settings;
-use hedgerow_model::{Model, NoModel};
+use hedgerow_model::{Model, NoModel, plain_schema};
 use hedgerow_net::file::{Access, NewFile};
-use hedgerow_report::terminal::significant;
-use serde_json::json;
 
 use crate::flags;
+use answer::{Answer, Layout, Predicted, Summary};
 
 /// Predict with a model that `hedgerow simulate --save-model` or `hedgerow export` wrote.
 ///
@@ -85,9 +85,9 @@ Examples:
   hedgerow predict model.safetensors --data old.csv --target load --out predictions.csv
   tail -f log.csv | hedgerow predict model.safetensors --node meter-17 --json
 
-Each row has the number of its line in the input, the node if rows have one, the prediction, the ends of its interval where there is one, and the label and the squared error where there is a label.
+Each row has the number of its line in the input, the node if rows have one, the prediction, the ends of its interval where there is one, and the label and the squared error where there is a label. Of several targets each has a row, with its name. Of classes there are the class, a column probability_NAME for each, and whether the class is wrong where there is a label.
 To forecast a row that is not there yet, append a row with an empty label.
-The mean squared error is told at the end, on standard error. `hedgerow model FILE` says what is in a model.";
+The mean squared error, or the share of right classes, is told at the end, on standard error. `hedgerow model FILE` says what is in a model.";
 
 /// Why there are no predictions.
 #[derive(Debug, thiserror::Error)]
@@ -109,11 +109,9 @@ pub(crate) enum PredictError {
     /// The model can't predict as it was asked to.
     #[error("{}: {source}", .path.display())]
     NoModel { path: PathBuf, source: NoModel },
-    /// A model of classes or of several targets.
-    #[error(
-        "{}: a model of classes or of several targets can't be used here; nodes of the federation predict with it (POST /predict)", .path.display()
-    )]
-    Outputs { path: PathBuf },
+    /// Other targets than the model has.
+    #[error("--target {found:?}: the model has {expected} targets, so name {expected}: A,B")]
+    WrongTargets { expected: usize, found: String },
     /// A level that intervals can't have.
     #[error("--interval: {0}")]
     Level(#[from] hedgerow::learning::BadLevel),
@@ -129,9 +127,6 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
     let format = Settings::load(&arguments.flags.layers(None)?)?.data.columns.format;
     let path = arguments.model();
     let model = Model::read(path)?;
-    if !model.predicts_one_number() {
-        return Err(PredictError::Outputs { path: path.to_owned() }.into());
-    }
     let share = arguments.interval.or(model.card().interval);
     let level = share.map_or(Ok(Level::default()), Level::new).map_err(PredictError::from)?;
     let mut output = Output::open(arguments)?;
@@ -145,14 +140,16 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let mut stream = SampleStream::predicting(file, table, &schema)?;
     let no_model = |source| PredictError::NoModel { path: path.to_owned(), source };
-    let mut predictor = Predictor::new(&model, arguments, &stream, level).map_err(no_model)?;
+    let mut predictor = Predictor::new(&model, arguments, &stream).map_err(no_model)?;
     let layout = Layout {
         has_nodes: stream.has_owners(),
-        has_intervals: predictor.has_intervals(),
+        has_intervals: predictor.has_intervals(&model),
         has_labels: stream.has_labels(),
+        targets: model.targets(),
+        classes: model.classes().to_vec(),
     };
     let mut goes_on = arguments.json || output.line(&layout.heading())?;
-    let (mut summary, mut sample) = (Summary::default(), Sample::default());
+    let (mut summary, mut sample) = (Summary::new(&layout), Sample::default());
     while goes_on && stream.next(&mut sample).map_err(explained)? {
         let owner = stream.owners().get(sample.owner as usize).map(String::as_str);
         if arguments.node.as_deref().is_some_and(|node| owner.is_some_and(|owner| owner != node)) {
@@ -166,19 +163,31 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
             }
         };
         let node = predictor.of(&model, owner).map_err(unknown)?;
-        let hedgerow::node::Answer { value, interval, .. } =
-            node.predict(&sample.x).map_err(PredictError::from)?;
-        let label = sample.y.first().copied().filter(|label| !label.is_nan());
-        let answer = Answer { row: sample.row, owner, prediction: value, interval, label };
-        summary.add(&sample.x, &answer);
-        goes_on = output.line(&if arguments.json { answer.json() } else { answer.csv(&layout) })?;
+        let class = node.predict(&sample.x).map_err(PredictError::from)?.class;
+        summary.add_row(&sample.x);
+        for at in 0..layout.targets.len().max(1) {
+            let predicted = match class {
+                Some(class) => Predicted::Class(class, node.probabilities()),
+                None => Predicted::Number(node.values()[at], node.interval(at, level)),
+            };
+            let label = sample.y.get(at).copied().filter(|label| !label.is_nan());
+            let answer = Answer { row: sample.row, owner, output: at, predicted, label };
+            summary.add(&answer);
+            let line = if arguments.json { answer.json(&layout) } else { answer.csv(&layout) };
+            goes_on = goes_on && output.line(&line)?;
+        }
     }
     output.finish()?;
+    let unknown = stream.unknown_texts();
     // A closed standard error is no reason to fail.
     _ = writeln!(
         std::io::stderr(),
         "{}",
-        if arguments.json { summary.json(&predictor) } else { summary.words(&predictor) }
+        if arguments.json {
+            summary.json(&predictor, &layout, &unknown)
+        } else {
+            summary.words(&predictor, &layout, &unknown)
+        }
     );
     Ok(())
 }
@@ -218,24 +227,35 @@ fn schema_of(
     target: Option<&str>,
 ) -> Result<TableSchema, PredictError> {
     let place = || CellPosition { file: file.to_owned(), row: None, column: None };
-    if let Some(name) = target.filter(|target| !names.iter().any(|name| name == target)) {
+    let several = model.targets();
+    let given: Option<Vec<String>> = target.map(|target| match several.is_empty() {
+        true => vec![target.to_owned()],
+        false => target.split(',').map(str::to_owned).collect(),
+    });
+    if let Some(name) = given.iter().flatten().find(|target| !names.contains(target)) {
         let (name, there) = (excerpt(name), listing(name, names));
         return Err(PredictError::NoColumn { place: place(), name, there });
     }
-    if let Some(schema) = model.schema() {
-        let mut schema = schema.clone();
-        if let Some(target) = target {
-            schema.targets = vec![target.to_owned()];
-        }
-        return Ok(schema);
+    if given.as_ref().is_some_and(|given| given.len() != several.len().max(1)) {
+        let found = excerpt(target.unwrap_or_default());
+        return Err(PredictError::WrongTargets { expected: several.len(), found });
     }
-    let target = target.unwrap_or(&model.plan().config().target);
-    let inputs: Vec<String> = names.iter().filter(|name| *name != target).cloned().collect();
+    if let Some(schema) = model.schema() {
+        let targets = given.unwrap_or_else(|| schema.targets.clone());
+        return Ok(TableSchema { targets, ..schema.clone() });
+    }
+    let known = || match several.is_empty() {
+        true => vec![model.plan().config().target.clone()],
+        false => several,
+    };
+    let targets = given.unwrap_or_else(known);
+    let inputs = names.iter().filter(|name| !targets.contains(name));
+    let inputs: Vec<String> = inputs.cloned().collect();
     let (expected, found) = (model.plan().inputs(), inputs.len());
     if found != expected {
         return Err(PredictError::WrongCount { place: place(), expected, found });
     }
-    Ok(TableSchema::plain(&inputs, target))
+    Ok(plain_schema(model.plan(), &inputs, targets))
 }
 
 /// Who predicts.
@@ -245,16 +265,11 @@ enum Predictor {
     /// One node.
     One(Box<Node>, String),
     /// The node of each row.
-    EachItsOwn(HashMap<String, Node>, Level),
+    EachItsOwn(HashMap<String, Node>),
 }
 
 impl Predictor {
-    fn new(
-        model: &Model,
-        arguments: &Arguments,
-        stream: &SampleStream,
-        level: Level,
-    ) -> Result<Self, NoModel> {
+    fn new(model: &Model, arguments: &Arguments, stream: &SampleStream) -> Result<Self, NoModel> {
         let names: Vec<&str> = model.nodes().collect();
         let name = match (&arguments.node, &names[..]) {
             (Some(name), _) => Some(name.as_str()),
@@ -262,12 +277,10 @@ impl Predictor {
             _ => None,
         };
         if let Some(name) = name {
-            let mut node = model.node(name)?;
-            node.set_level(level);
-            return Ok(Self::One(Box::new(node), name.to_owned()));
+            return Ok(Self::One(Box::new(model.node(name)?), name.to_owned()));
         }
         if stream.has_owners() && !names.is_empty() && !arguments.shared {
-            return Ok(Self::EachItsOwn(HashMap::new(), level));
+            return Ok(Self::EachItsOwn(HashMap::new()));
         }
         Ok(Self::Shared(Box::new(model.shared()?), model.plan().has_own_layers()))
     }
@@ -276,12 +289,10 @@ impl Predictor {
     fn of(&mut self, model: &Model, owner: Option<&str>) -> Result<&mut Node, NoModel> {
         match self {
             Self::Shared(node, _) | Self::One(node, _) => Ok(node),
-            Self::EachItsOwn(nodes, level) => {
+            Self::EachItsOwn(nodes) => {
                 let owner = owner.unwrap_or_default();
                 if !nodes.contains_key(owner) {
-                    let mut node = model.node(owner)?;
-                    node.set_level(*level);
-                    nodes.insert(owner.to_owned(), node);
+                    nodes.insert(owner.to_owned(), model.node(owner)?);
                 }
                 // It was put there if it wasn't.
                 nodes.get_mut(owner).ok_or_else(|| NoModel::NoNodes { name: owner.to_owned() })
@@ -289,12 +300,10 @@ impl Predictor {
         }
     }
 
-    fn has_intervals(&self) -> bool {
-        match self {
-            Self::Shared(..) => false,
-            Self::One(node, _) => node.plan().objective().loss != Loss::Logistic,
-            Self::EachItsOwn(..) => true,
-        }
+    fn has_intervals(&self, model: &Model) -> bool {
+        let plan = model.plan();
+        let has_numbers = plan.objective().loss != Loss::Logistic && plan.classes().is_none();
+        has_numbers && !matches!(self, Self::Shared(..))
     }
 
     /// Who predicted, in words.
@@ -305,130 +314,8 @@ impl Predictor {
                 " by the shared model, without what nodes have learned for themselves".to_owned()
             }
             Self::One(_, name) => format!(" by node {name}"),
-            Self::EachItsOwn(nodes, _) => format!(" by {} nodes, each its own", nodes.len()),
+            Self::EachItsOwn(nodes) => format!(" by {} nodes, each its own", nodes.len()),
         }
-    }
-}
-
-/// The columns of the output.
-struct Layout {
-    has_nodes: bool,
-    has_intervals: bool,
-    has_labels: bool,
-}
-
-impl Layout {
-    fn heading(&self) -> String {
-        let columns = [
-            ("row", true),
-            ("node", self.has_nodes),
-            ("prediction", true),
-            ("lower,upper", self.has_intervals),
-            ("label,squared_error", self.has_labels),
-        ];
-        let there = columns.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name);
-        there.collect::<Vec<_>>().join(",")
-    }
-}
-
-/// One prediction.
-struct Answer<'a> {
-    row: u64,
-    owner: Option<&'a str>,
-    prediction: f32,
-    interval: Option<Interval>,
-    label: Option<f32>,
-}
-
-impl Answer<'_> {
-    fn squared_error(&self) -> Option<f64> {
-        self.label.map(|label| (f64::from(self.prediction) - f64::from(label)).powi(2))
-    }
-
-    fn csv(&self, layout: &Layout) -> String {
-        let Self { row, owner, prediction, interval, label } = self;
-        let mut text = row.to_string();
-        if layout.has_nodes {
-            text += &format!(",{}", quoted(owner.unwrap_or_default()));
-        }
-        text += &format!(",{prediction}");
-        if layout.has_intervals {
-            text += &interval
-                .map_or(",,".to_owned(), |Interval { lower, upper }| format!(",{lower},{upper}"));
-        }
-        if layout.has_labels {
-            text += &match (label, self.squared_error()) {
-                (Some(label), Some(error)) => format!(",{label},{error}"),
-                _ => ",,".to_owned(),
-            };
-        }
-        text
-    }
-
-    fn json(&self) -> String {
-        let Self { row, owner, prediction, interval, label } = self;
-        // Written as they are in CSV; as a number of twice the size they would have digits that
-        // mean nothing.
-        let mut text = format!("{{\"row\":{row}");
-        if let Some(owner) = owner {
-            text += &format!(",\"node\":{}", json!(owner));
-        }
-        text += &format!(",\"prediction\":{prediction:?}");
-        if let Some(Interval { lower, upper }) = interval {
-            text += &format!(",\"lower\":{lower:?},\"upper\":{upper:?}");
-        }
-        if let (Some(label), Some(error)) = (label, self.squared_error()) {
-            text += &format!(",\"label\":{label:?},\"squared_error\":{error:?}");
-        }
-        text + "}"
-    }
-}
-
-/// What came of all rows.
-#[derive(Default)]
-struct Summary {
-    rows: u64,
-    labels: u64,
-    missing: u64,
-    squared_error: f64,
-}
-
-impl Summary {
-    fn add(&mut self, x: &[f32], answer: &Answer<'_>) {
-        self.rows += 1;
-        self.missing += x.iter().filter(|value| value.is_nan()).count() as u64;
-        if let Some(error) = answer.squared_error() {
-            self.labels += 1;
-            self.squared_error += error;
-        }
-    }
-
-    fn mse(&self) -> Option<f64> {
-        (self.labels > 0).then(|| self.squared_error / self.labels as f64)
-    }
-
-    fn words(&self, predictor: &Predictor) -> String {
-        let Self { rows, labels, missing, .. } = self;
-        let mut words = format!("{rows} rows{}", predictor.words());
-        if *missing > 0 {
-            words += &format!(", {missing} missing values filled in");
-        }
-        if let Some(mse) = self.mse() {
-            words += &format!(", MSE {} over {labels} labels", significant(mse));
-        }
-        words
-    }
-
-    fn json(&self, predictor: &Predictor) -> String {
-        let Self { rows, labels, missing, .. } = self;
-        let mse = self.mse();
-        let mut summary = json!({ "rows": rows, "missing": missing, "labels": labels, "mse": mse });
-        summary["by"] = match predictor {
-            Predictor::Shared(..) => json!("shared"),
-            Predictor::One(_, name) => json!({ "node": name }),
-            Predictor::EachItsOwn(..) => json!("nodes"),
-        };
-        summary.to_string()
     }
 }
 

@@ -39,8 +39,6 @@ fn simulate(folder: &Path, data: &str, methods: &str, more: &[&str]) -> String {
         "sensor",
         "--time",
         "when",
-        "--target",
-        "load",
         "--categories",
         "one-hot",
         "--trials",
@@ -50,7 +48,8 @@ fn simulate(folder: &Path, data: &str, methods: &str, more: &[&str]) -> String {
         "--budget",
         "40",
     ];
-    let output = hedgerow(folder, &[&fixed, more].concat());
+    let target: &[&str] = if more.contains(&"--target") { &[] } else { &["--target", "load"] };
+    let output = hedgerow(folder, &[&fixed[..], target, more].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout)
 }
@@ -111,6 +110,106 @@ fn a_stored_node_says_what_a_longer_run_says_of_its_next_row() {
         assert!(output.starts_with("row,node,prediction,lower,upper,label,squared_error\n"));
         assert_eq!(last_predictions(&output), expected[method], "{choice}");
     }
+}
+
+/// The lines of the last row of each node, by method: all cells but those of the row and time.
+fn last_lines(predictions: &str, lines: usize) -> BTreeMap<String, Vec<String>> {
+    let mut rows: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in predictions.lines().skip(1) {
+        let mut cells: Vec<&str> = line.split(',').collect();
+        let method = cells.remove(3).to_owned();
+        rows.entry(method).or_default().push(cells[2..].join(","));
+    }
+    rows.values_mut().for_each(|rows| drop(rows.drain(..rows.len() - lines)));
+    rows
+}
+
+#[test]
+fn classes_and_several_targets_are_predicted_as_a_longer_run_does() {
+    let folder = with_tables();
+    for (name, rounds) in [("short.csv", ROUNDS), ("long.csv", ROUNDS + 1)] {
+        let mut lines = table(rounds).lines().map(str::to_owned).collect::<Vec<_>>();
+        lines[0] += ",wind,two,five";
+        for (at, line) in lines.iter_mut().enumerate().skip(1) {
+            let load: f32 = line.split(',').nth(4).unwrap().parse().unwrap();
+            let kind = load as usize % 5;
+            let two = ["no", "yes"][kind % 2];
+            *line += &format!(",{},{two},k{kind}", load * 2.0 + (at % 4) as f32);
+        }
+        write(folder.path(), name, lines.join("\n"));
+    }
+    let choices = ["gr", "gr+shared", "tr", "tr+shared", "mk", "mk+personal"];
+    let mut tried = 0;
+    for (target, heading, lines) in [
+        ("two", "row,node,prediction,probability_no,probability_yes,label,wrong\n", NODES),
+        (
+            "five",
+            "row,node,prediction,probability_k0,probability_k1,probability_k2,probability_k3,\
+             probability_k4,label,wrong\n",
+            NODES,
+        ),
+        ("load,wind", "row,node,target,prediction,lower,upper,label,squared_error\n", 2 * NODES),
+    ] {
+        let others = ["load", "wind", "two", "five"];
+        let others = others.into_iter().filter(|name| target.split(',').all(|one| one != *name));
+        let drop = format!("data.drop={:?}", others.collect::<Vec<_>>());
+        let more = ["--target", target, "--set", &drop];
+        let long = ["--predictions", "p.csv"];
+        simulate(folder.path(), "long.csv", &choices.join(","), &[&more[..], &long].concat());
+        let predictions = std::fs::read_to_string(folder.path().join("p.csv")).unwrap();
+        let expected = last_lines(&predictions, lines);
+        for choice in choices {
+            let short = ["--save-model", "m.safetensors"];
+            simulate(folder.path(), "short.csv", choice, &[&more[..], &short].concat());
+            let shown = json(&hedgerow(folder.path(), &["model", "m.safetensors", "--json"]));
+            let method = shown["card"]["method"].as_str().unwrap();
+            let output = text(&predict(folder.path(), &[]).stdout);
+            assert!(output.starts_with(heading), "{output}");
+            let found: Vec<&str> = output.lines().skip(1).collect();
+            for (line, wanted) in found[found.len() - lines..].iter().zip(&expected[method]) {
+                // Truth comes before the prediction there, and the label after it here.
+                let cells: Vec<&str> = line.split(',').skip(1).collect();
+                let mut wanted: Vec<&str> = wanted.split(',').collect();
+                wanted.remove(if target == "load,wind" { 2 } else { 1 });
+                assert_eq!(cells[..cells.len() - 2], wanted, "{choice} {target}");
+                tried += 1;
+            }
+        }
+        let card = text(&hedgerow(folder.path(), &["model", "m.safetensors"]).stdout);
+        let parts = match target {
+            "load,wind" => ["RMSE load", "RMSE wind"],
+            "two" => ["classes    no, yes", "accuracy"],
+            _ => ["classes    k0, k1, k2, k3, k4", "log loss"],
+        };
+        assert!(parts.iter().all(|part| card.contains(part)), "{card}");
+        let told = predict(folder.path(), &["--json"]);
+        let line: serde_json::Value =
+            serde_json::from_str(text(&told.stdout).lines().last().unwrap()).unwrap();
+        let summary: serde_json::Value = serde_json::from_slice(&told.stderr).unwrap();
+        if target == "load,wind" {
+            assert!(line["target"] == "wind" && summary["mse"]["wind"].is_number(), "{line}");
+        } else {
+            let all = line["probabilities"].as_object().unwrap();
+            let sum: f64 = all.values().map(|one| one.as_f64().unwrap()).sum();
+            assert!((sum - 1.0).abs() < 1e-5 && summary["accuracy"].is_number(), "{line}");
+        }
+    }
+    assert_eq!(tried, choices.len() * 4 * NODES);
+    let refused = predict(folder.path(), &["--target", "load"]);
+    assert!(text(&refused.stderr).contains("the model has 2 targets"), "{refused:?}");
+}
+
+#[test]
+fn texts_that_a_model_has_not_seen_are_counted() {
+    let folder = with_tables();
+    simulate(folder.path(), "short.csv", "mk", &["--save-model", "m.safetensors"]);
+    write(folder.path(), "long.csv", "temp,sky\n1,snow\n2,hail\n3,rain\n4,snow\n5,\n");
+    let told = text(&predict(folder.path(), &[]).stderr);
+    let line = "3 values of column `sky` are not known to the model: hail, snow, ...";
+    assert!(told.contains(line), "{told}");
+    let told = predict(folder.path(), &["--json"]);
+    let summary: serde_json::Value = serde_json::from_slice(&told.stderr).unwrap();
+    assert_eq!(summary["unknown_texts"][0]["values"], 3, "{summary}");
 }
 
 #[test]

@@ -45,9 +45,25 @@ pub(super) struct Encoder {
     classes: Vec<String>,
     class_numbers: HashMap<String, usize>,
     joined: String,
+    /// Texts of columns that are none of the known ones.
+    unknown: BTreeMap<usize, UnknownTexts>,
     /// Whether a time was a date, not a plain number.
     has_dates: bool,
 }
+
+/// Texts that a column of text did not have when its inputs were made. They set no input to one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UnknownTexts {
+    /// The column.
+    pub column: String,
+    /// How many cells have such a text.
+    pub count: u64,
+    /// Some of the texts.
+    pub examples: BTreeSet<String>,
+}
+
+/// Examples of unknown texts that are kept of a column.
+const MOST_EXAMPLES: usize = 5;
 
 /// What the columns of a table must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,6 +255,7 @@ impl Encoder {
             classes,
             class_numbers,
             joined: String::new(),
+            unknown: BTreeMap::new(),
             has_dates: false,
             file,
         })
@@ -265,6 +282,11 @@ impl Encoder {
         self.has_dates
     }
 
+    /// Texts so far that are none of the known ones, by column.
+    pub(super) fn unknown_texts(&self) -> Vec<UnknownTexts> {
+        self.unknown.values().cloned().collect()
+    }
+
     /// The first column of the time.
     pub(super) fn time_column(&self) -> Option<usize> {
         self.time.first().copied()
@@ -286,8 +308,18 @@ impl Encoder {
             };
             let start = out.values.len();
             out.values.resize(start + slots.count(), 0.0);
-            if let Some(slot) = text_of(row.cell(input.column)).and_then(|text| slots.of(&text)) {
+            let Some(text) = text_of(row.cell(input.column)) else { continue };
+            if let Some(slot) = slots.of(&text) {
                 out.values[start + slot] = 1.0;
+                continue;
+            }
+            let column = || self.names[input.column].clone();
+            let unknown = self.unknown.entry(input.column);
+            let unknown =
+                unknown.or_insert_with(|| UnknownTexts { column: column(), ..Default::default() });
+            unknown.count += 1;
+            if unknown.examples.len() < MOST_EXAMPLES {
+                unknown.examples.insert(text);
             }
         }
         for &column in &self.lagged {

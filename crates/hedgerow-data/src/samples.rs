@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::DataError;
 use super::columns::{Categories, ColumnChoice, Disorder, Duplicates, Task};
+pub use super::encoder::UnknownTexts;
 use super::encoder::{Numbers, Owners};
 use super::rows::{self, CellPosition, Rows};
 use super::schema::TableSchema;
@@ -82,6 +83,7 @@ struct Sorted {
     /// For messages: the first row of each file, and the column of the time.
     files: Vec<(usize, PathBuf)>,
     column: Option<String>,
+    unknown: Vec<UnknownTexts>,
     bytes: u64,
 }
 
@@ -223,6 +225,14 @@ impl SampleStream {
         self.shape.history()
     }
 
+    /// Texts of rows so far that are none of those that the inputs were made of, by column.
+    pub fn unknown_texts(&self) -> Vec<UnknownTexts> {
+        match &self.input {
+            Input::Tables(tables) => tables.encoder.unknown_texts(),
+            Input::Sorted(sorted) => sorted.unknown.clone(),
+        }
+    }
+
     /// Bytes of the files taken in so far.
     pub fn bytes_read(&self) -> u64 {
         match &self.input {
@@ -321,8 +331,9 @@ impl SampleStream {
         let store = writer.finish().map_err(DataError::Store)?;
         let column = tables.encoder.place(0, tables.encoder.time_column()).column;
         self.has_dates = tables.encoder.has_dates();
+        let unknown = tables.encoder.unknown_texts();
         let (rows, bytes) = (rows.into_iter(), tables.bytes_read());
-        self.input = Input::Sorted(Sorted { store, rows, last: 0, files, column, bytes });
+        self.input = Input::Sorted(Sorted { store, rows, last: 0, files, column, unknown, bytes });
         Ok(())
     }
 }

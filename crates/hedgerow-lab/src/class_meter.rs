@@ -92,6 +92,11 @@ impl ClassMeter {
         &self.probabilities
     }
 
+    /// How a node makes probabilities.
+    pub(crate) fn calibration(&self, node: NodeId) -> Calibration {
+        self.nodes[node as usize].clone()
+    }
+
     pub(crate) fn close_round(&mut self) {
         if self.delay == 0 {
             return;

@@ -98,7 +98,6 @@ pub fn run(
     };
     let kind = SeriesKind::new(stream.is_time_series(), stream.has_owners());
     context.methods = run::methods(&context, kind)?;
-    run::check_model(&context)?;
     run::check_memory(&context, 0)?;
     let mut trials = (0..settings.trials)
         .map(|trial| LiveTrial::new(&context, trial))

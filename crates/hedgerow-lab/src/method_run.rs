@@ -7,6 +7,7 @@ use hedgerow::NodeId;
 use hedgerow::baseline::Omkl;
 use hedgerow::features::Features;
 use hedgerow::federation::{NodeRound, Observations, Prediction, RoundError};
+use hedgerow::learning::Calibration;
 use hedgerow::method::BadSample;
 use hedgerow::metrics::Traffic;
 use hedgerow::scaling::Rescaling;
@@ -376,8 +377,15 @@ impl MethodRun {
         }
         let name = label(&name, self.kernel.map(|kernel| kernel + 1));
         let measures = self.own.as_ref().unwrap_or(&self.measures);
-        let errors = |node| measures.targets.first().and_then(|target| target.quantiles(node));
-        model::of_federation(name, federation, scaler, preprocessor, errors)
+        let errors = |node| {
+            let each = measures.targets.iter().map(|target| target.quantiles(node));
+            each.collect::<Option<Vec<_>>>().unwrap_or_default()
+        };
+        let calibration = |node| {
+            let classes = measures.classes.as_ref();
+            classes.map_or_else(Calibration::default, |classes| classes.calibration(node))
+        };
+        model::of_federation(name, federation, scaler, preprocessor, (errors, calibration))
     }
 
     pub(crate) fn record(&mut self) {

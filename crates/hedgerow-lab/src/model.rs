@@ -34,7 +34,7 @@ pub(crate) fn of_federation(
     federation: &hedgerow::Federation,
     scaler: &Scaler,
     preprocessor: &Preprocessor,
-    errors: impl Fn(NodeId) -> Option<ErrorQuantiles>,
+    (errors, calibration): (impl Fn(NodeId) -> Vec<ErrorQuantiles>, impl Fn(NodeId) -> Calibration),
 ) -> Result<TrialModel, String> {
     let scaling = match scaler {
         Scaler::None => Scaling::None,
@@ -47,8 +47,8 @@ pub(crate) fn of_federation(
     let plan = Plan::new(config).map_err(|error| error.to_string())?;
     let shared = Model::new(&plan, federation.server(), preprocessor.agreed_scale());
     let nodes = federation.nodes().iter().map(|node| {
-        let errors = errors(node.id()).into_iter().collect();
-        node.save_with(preprocessor.scaling(node.id()), errors, Calibration::default())
+        let id = node.id();
+        node.save_with(preprocessor.scaling(id), errors(id), calibration(id))
     });
     let (nodes, shared) = (nodes.collect(), shared.map_err(|error| error.to_string())?);
     Ok(TrialModel { method, shared, nodes })
@@ -70,9 +70,12 @@ pub(crate) fn attach(
     let error = |method: &MethodResult| CardError {
         method: method.label(),
         mse: known(method.mse.mean),
-        rmse: known(method.mse.mean.sqrt()),
+        rmse: known(method.mse.mean.sqrt()).filter(|_| method.classes.is_none()),
         mae: method.mae.and_then(|mae| known(mae.mean)),
         r2: method.r2.and_then(known),
+        accuracy: method.classes.and_then(|classes| known(classes.accuracy.mean)),
+        log_loss: method.classes.and_then(|classes| known(classes.log_loss.mean)),
+        target_rmse: method.targets.iter().map(|target| target.mse.sqrt()).collect(),
     };
     model.set_card(Card {
         created: None,

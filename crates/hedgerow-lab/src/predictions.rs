@@ -195,7 +195,7 @@ pub fn columns(results: &Results) -> Vec<String> {
 }
 
 /// What the names of columns with probabilities begin with.
-const PROBABILITY: &str = "probability_";
+pub const PROBABILITY: &str = "probability_";
 
 /// What a cell of a file has.
 #[derive(Debug, Clone, PartialEq)]

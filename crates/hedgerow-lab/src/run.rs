@@ -169,7 +169,6 @@ impl<'a> Experiment<'a> {
         };
         let kind = SeriesKind::new(data.is_time_series, owners.is_some());
         context.methods = methods(&context, kind)?;
-        check_model(&context)?;
         context.delay = delay(settings, data.owners.is_some(), context.nodes);
         // Only drawn shares make streams whose lengths differ from trial to trial.
         let is_drawn =
@@ -398,17 +397,6 @@ fn at_once(context: &RunContext<'_>) -> usize {
         (Some(_), Parallelism::OverTrials) => {
             context.settings.trials.min(thread_count(context.settings))
         }
-    }
-}
-
-/// Refuses to save the model of a run that predicts classes or several targets.
-pub(crate) fn check_model(context: &RunContext<'_>) -> Result<(), RunError> {
-    match &context.settings.save_model {
-        Some(file) if context.units.len() != 1 => {
-            let bound = "empty where the target is a class, or there are several";
-            Err(out_of_bounds("run.save_model", bound, file.display()))
-        }
-        _ => Ok(()),
     }
 }
 

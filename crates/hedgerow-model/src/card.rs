@@ -54,4 +54,14 @@ pub struct CardError {
     pub mae: Option<f64>,
     /// Share of the variance of the labels that predictions explain, R².
     pub r2: Option<f64>,
+    /// Of classes, the share of right ones. Then `mse` is the share of wrong ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// Of classes, the mean of −ln of the probability of the right one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_loss: Option<f64>,
+    /// Of several targets, the root mean squared error of each, in its own unit. Then the others
+    /// are means over targets, each in units of its standard deviation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub target_rmse: Vec<f64>,
 }

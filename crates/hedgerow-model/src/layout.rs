@@ -12,7 +12,7 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{Model, ModelError, SavedNode};
+use crate::{Model, ModelError, SavedNode, check_schema};
 
 /// The value of the key `format` in the metadata.
 const FORMAT_NAME: &str = "hedgerow-model";
@@ -229,7 +229,7 @@ impl Model {
             ..Self::empty(&plan)
         }
         .with_schema(schema);
-        if let Some(Err(reason)) = model.schema.as_ref().map(|schema| schema.check(plan.inputs())) {
+        if let Some(Err(reason)) = model.schema.as_ref().map(|schema| check_schema(schema, &plan)) {
             return Err(not_a_model(format!("its table schema makes no sense: {reason}")));
         }
         if let Err(source) = model.check() {

@@ -119,14 +119,14 @@ impl Model {
     }
 
     fn empty(plan: &Plan) -> Self {
-        let config = plan.config();
-        let has_names = !config.columns.is_empty() && plan.outputs() == 1;
+        let columns = &plan.config().columns;
+        let targets = target_names(plan).filter(|_| !columns.is_empty());
         Self {
             run: String::new(),
             round: 1,
             broadcasts: Vec::new(),
             scale: None,
-            schema: has_names.then(|| TableSchema::plain(&config.columns, &config.target)),
+            schema: targets.map(|targets| plain_schema(plan, columns, targets)),
             nodes: Vec::new(),
             card: Card::default(),
             software: format!("hedgerow {}", env!("CARGO_PKG_VERSION")),
@@ -207,9 +207,20 @@ impl Model {
         &self.plan
     }
 
-    /// Whether a prediction is one number: not a class, and not of several targets.
-    pub fn predicts_one_number(&self) -> bool {
-        self.plan.outputs() == 1 && self.plan.classes().is_none()
+    /// Names of the classes; empty if labels are numbers.
+    pub fn classes(&self) -> &[String] {
+        &self.plan.config().classes
+    }
+
+    /// Names of the targets, if there are several: numbers from 1 where they have none.
+    pub fn targets(&self) -> Vec<String> {
+        let outputs = self.plan.outputs();
+        if outputs == 1 || self.plan.classes().is_some() {
+            return Vec::new();
+        }
+        let named = self.schema.as_ref().map(|schema| schema.targets.clone());
+        let named = named.or_else(|| target_names(&self.plan));
+        named.unwrap_or_else(|| (1..=outputs).map(|output| output.to_string()).collect())
     }
 
     /// Identity of the run; empty if it has none.
@@ -270,6 +281,8 @@ impl Model {
             "numbers": self.broadcasts.iter().map(|one| one.numbers.len()).sum::<usize>(),
             "columns": plan.config().columns,
             "target": plan.config().target,
+            "targets": self.targets(),
+            "classes": self.classes(),
             "own_layers": plan.has_own_layers(),
             "shared": self.is_shared(),
             "nodes": self.nodes().collect::<Vec<_>>(),
@@ -294,7 +307,8 @@ impl Model {
     }
 
     /// A node that has just joined the federation: it knows the shared model and nothing else.
-    /// Missing inputs are replaced by the middle of the scale.
+    /// Missing inputs are replaced by the middle of the scale, and probabilities of classes are
+    /// calibrated as before the first label.
     pub fn shared(&self) -> Result<Node, NoModel> {
         if !self.is_shared() {
             let names: Vec<&str> = self.nodes().collect();
@@ -321,6 +335,40 @@ impl Model {
     fn check(&self) -> Result<(), Rejected> {
         if self.is_shared() { self.new_node().map(drop) } else { Ok(()) }
     }
+}
+
+/// Names of the targets in a plan; none if there are several without names.
+fn target_names(plan: &Plan) -> Option<Vec<String>> {
+    let target = &plan.config().target;
+    if plan.outputs() == 1 || plan.classes().is_some() {
+        return Some(vec![target.clone()]);
+    }
+    let names: Vec<String> = target.split(',').map(str::to_owned).collect();
+    (names.len() == plan.outputs()).then_some(names)
+}
+
+/// A table whose rows are samples of a plan, with inputs and targets of these names.
+pub fn plain_schema(plan: &Plan, inputs: &[String], targets: Vec<String>) -> TableSchema {
+    let classes = plan.config().classes.clone();
+    TableSchema { targets, classes, ..TableSchema::plain(inputs, "") }
+}
+
+/// What is wrong with a schema for samples of a plan.
+fn check_schema(schema: &TableSchema, plan: &Plan) -> Result<(), String> {
+    schema.check(plan.inputs())?;
+    let (expected, found) = (&plan.config().classes, &schema.classes);
+    if found != expected {
+        let (found, expected) = (found.len(), expected.len());
+        return Err(format!(
+            "its {found} classes are not the {expected} classes of the model, in this order"
+        ));
+    }
+    let expected = if plan.classes().is_some() { 1 } else { plan.outputs() };
+    let found = if schema.each_a_node { 1 } else { schema.targets.len() };
+    if found != expected {
+        return Err(format!("it has {found} targets, but the model predicts {expected}"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

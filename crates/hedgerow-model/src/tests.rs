@@ -252,6 +252,66 @@ fn hostile_files_are_refused_in_words() {
     }
 }
 
+/// A model of three classes.
+fn of_classes() -> Model {
+    let config = PlanConfig::default().inputs(1).nodes(1).budget(20);
+    let config = config.columns(vec!["x".to_owned()]).target("state".to_owned());
+    let classes = ["fine", "loose", "hot"].map(str::to_owned).to_vec();
+    let plan = Plan::new(config.classes(classes)).unwrap();
+    let mut federation = Federation::new(&plan);
+    federation.connect();
+    for t in 0..30_u8 {
+        let labels: Vec<f32> = plan.classes().unwrap().labels(usize::from(t % 3)).collect();
+        federation.nodes_mut()[0].learn(&[f32::from(t % 3) / 3.0], &labels).unwrap();
+        federation.exchange();
+    }
+    let mut model = Model::of_server(federation.server()).unwrap();
+    model.add_node("a", &federation.nodes()[0]).unwrap();
+    model
+}
+
+#[test]
+fn classes_and_targets_that_do_not_fit_are_refused_in_words() {
+    let trained = of_classes();
+    let read = parse(&trained.to_bytes()).unwrap();
+    assert_eq!(read.classes(), ["fine", "loose", "hot"]);
+    assert_eq!(read.schema().unwrap().classes, ["fine", "loose", "hot"]);
+    let schema = |change: &dyn Fn(&mut TableSchema)| {
+        let mut schema = trained.schema.clone().unwrap();
+        change(&mut schema);
+        let text = serde_json::to_string(&schema).unwrap();
+        forged(&trained, move |header, _| header["__metadata__"]["schema"] = text.into())
+    };
+    let learning = |change: &dyn Fn(&mut Value)| {
+        let mut learning: Value = serde_json::from_str(&plan_json(&trained)).unwrap();
+        change(&mut learning);
+        let text = learning.to_string();
+        forged(&trained, move |header, _| header["__metadata__"]["learning"] = text.into())
+    };
+    for (bytes, expected) in [
+        (schema(&|schema| _ = schema.classes.pop()), "its 2 classes are not the 3 classes"),
+        (schema(&|schema| schema.classes.swap(0, 1)), "its 3 classes are not the 3 classes"),
+        (schema(&|schema| schema.targets.push("y".into())), "it has 2 targets, but the model"),
+        (
+            learning(&|learning| _ = learning["classes"].as_array_mut().unwrap().pop()),
+            "1 models of outputs expected, but 3 found",
+        ),
+        (learning(&|learning| learning["classes"][1] = json!("fine")), "must differ"),
+    ] {
+        let error = parse(&bytes).unwrap_err().to_string();
+        assert!(error.starts_with("m: ") && error.contains(expected), "{error}");
+    }
+    // The weights of the calibration are the last numbers of a node.
+    for weight in [f64::NAN, -0.5, 0.9] {
+        let damaged = forged(&trained, |_, numbers| {
+            let end = numbers.len();
+            numbers[end - 8..].copy_from_slice(&weight.to_le_bytes());
+        });
+        let error = parse(&damaged).unwrap().node("a").err().unwrap().to_string();
+        assert!(error.starts_with("node \"a\": ") && error.contains("out of bounds"), "{error}");
+    }
+}
+
 /// Anything that could be made of a text by a slip, or by malice.
 fn spoil(bytes: &mut Vec<u8>, edits: &[(prop::sample::Index, prop::sample::Index, u8, u8)]) {
     for (at, length, kind, byte) in edits {

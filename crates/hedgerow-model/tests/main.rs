@@ -29,8 +29,14 @@ fn train(plan: &Plan, rounds: usize) -> Federation {
     for t in 0..rounds {
         for (number, node) in federation.nodes_mut().iter_mut().enumerate() {
             let (x, y) = sample(number, t);
-            let y = if plan.objective().loss == Loss::Logistic { (y - 4.0).signum() } else { y };
-            node.learn(&x, &vec![y; plan.outputs()]).unwrap();
+            let labels: Vec<f32> = match plan.classes() {
+                Some(classes) => {
+                    classes.labels((y.abs() * 3.0) as usize % classes.count()).collect()
+                }
+                None if plan.objective().loss == Loss::Logistic => vec![(y - 4.0).signum()],
+                None => (1..=plan.outputs()).map(|output| y * output as f32).collect(),
+            };
+            node.learn(&x, &labels).unwrap();
         }
         federation.exchange();
     }
@@ -42,8 +48,10 @@ fn said(node: &mut Node, x: &[f32]) -> Vec<u32> {
     let answer = node.predict(x).unwrap();
     let mut said = vec![answer.value, answer.interval.map_or(0.0, |interval| interval.upper)];
     said.extend_from_slice(node.values());
-    for level in [0.5, 0.95] {
-        let interval = node.interval(0, Level::new(level).unwrap());
+    said.extend_from_slice(node.probabilities());
+    said.extend(answer.class.map(|class| class as f32));
+    for (output, level) in (0..node.values().len()).flat_map(|at| [(at, 0.5), (at, 0.95)]) {
+        let interval = node.interval(output, Level::new(level).unwrap());
         said.extend(interval.map_or([0.0; 2], |interval| [interval.lower, interval.upper]));
     }
     said.into_iter().map(f32::to_bits).collect()
@@ -116,8 +124,38 @@ fn units_of_tr_are_stored_without_the_samples_that_made_them() {
 #[test]
 fn several_outputs_and_classes_are_stored_too() {
     let online = Scaling::Online { kind: ScaleKind::Spread };
-    let two = Plan::new(plan("tr").outputs(2).scaling(online.clone())).unwrap();
-    assert_same_bits(&two, 40, "two outputs");
-    let classes = Plan::new(plan("gr").loss(Loss::Logistic).scaling(online)).unwrap();
-    assert_same_bits(&classes, 40, "classes");
+    let names = |count: usize| (0..count).map(|class| format!("class {class}")).collect();
+    let mut tried = 0;
+    for method in ["gr", "tr", "mk"] {
+        for personal in [true, false] {
+            let config = plan(method).personal(personal).scaling(online.clone());
+            for config in [
+                config.clone().outputs(2),
+                config.clone().classes(names(2)),
+                config.clone().classes(names(5)),
+            ] {
+                let plan = Plan::new(config).unwrap();
+                assert_same_bits(&plan, 40, &format!("{method} {personal} {}", plan.outputs()));
+                tried += 1;
+            }
+        }
+    }
+    assert_eq!(tried, 18);
+    let logistic = Plan::new(plan("gr").loss(Loss::Logistic).scaling(online)).unwrap();
+    assert_same_bits(&logistic, 40, "logistic");
+}
+
+#[test]
+fn a_node_keeps_its_calibration_and_the_shared_model_has_the_first_one() {
+    let online = Scaling::Online { kind: ScaleKind::Spread };
+    let classes = vec!["no".to_owned(), "yes".to_owned()];
+    let plan = Plan::new(plan("gr").classes(classes).scaling(online).personal(false)).unwrap();
+    let federation = train(&plan, 200);
+    let mut model = Model::of_server(federation.server()).unwrap();
+    model.add_node("a", &federation.nodes()[0]).unwrap();
+    let (x, _) = sample(0, 300);
+    let [mut stored, mut shared] = [model.node("a").unwrap(), model.shared().unwrap()];
+    // Without an own layer only the calibration differs.
+    assert_eq!(stored.predict(&x).unwrap().value, shared.predict(&x).unwrap().value);
+    assert_ne!(stored.probabilities(), shared.probabilities());
 }

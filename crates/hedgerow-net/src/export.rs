@@ -34,12 +34,6 @@ pub enum ExportError {
         /// What is missing.
         what: &'static str,
     },
-    /// Files can't hold how probabilities are calibrated, nor several errors.
-    #[error("{}: a model of classes or of several targets can't be exported; nodes of the federation predict with it (POST /predict)", path.display())]
-    Outputs {
-        /// The store or state file.
-        path: PathBuf,
-    },
     /// The method has no common model.
     #[error("{}: with the method {method} every node has a model of its own, and the server has none (`hedgerow export STATE_FILE` on a device writes that of its node)", path.display())]
     NotShared {
@@ -60,12 +54,7 @@ pub enum ExportError {
 
 /// The model in a file: a server's store, also while the server runs, or a node's state file.
 pub fn model_of(path: &Path) -> Result<Model, ExportError> {
-    let model = if is_ours(path) { model_of_node(path)? } else { model_of_store(path)? };
-    if model.predicts_one_number() {
-        Ok(model)
-    } else {
-        Err(ExportError::Outputs { path: path.to_owned() })
-    }
+    if is_ours(path) { model_of_node(path) } else { model_of_store(path) }
 }
 
 /// The shared model of a server's store, also while the server runs.

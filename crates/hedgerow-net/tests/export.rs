@@ -213,6 +213,66 @@ fn the_opening_predicts_nothing() {
 }
 
 #[test]
+fn models_of_classes_and_of_several_targets_are_exported() {
+    let names = |count: usize| (0..count).map(|class| format!("class {class}")).collect();
+    let mut tried = 0;
+    for (method, personal) in
+        ["gr", "tr", "mk"].into_iter().flat_map(|name| [(name, true), (name, false)])
+    {
+        let config = learning(method, 1).personal(personal).target("a,b".to_owned());
+        let config = config.scaling(Scaling::Online { kind: ScaleKind::Spread });
+        for config in [
+            config.clone().outputs(2),
+            config.clone().classes(names(2)),
+            config.clone().classes(names(5)),
+        ] {
+            let plan = hedgerow::Plan::new(config).unwrap();
+            let mut federation = hedgerow::Federation::new(&plan);
+            federation.connect();
+            for time in 0..60 {
+                let (x, y) = Federation::raw(0, time);
+                let labels: Vec<f32> = match plan.classes() {
+                    Some(classes) => classes.labels(time as usize % classes.count()).collect(),
+                    None => vec![y, -3.0 * y],
+                };
+                federation.nodes_mut()[0].learn(&x, &labels).unwrap();
+                federation.exchange();
+            }
+            let folder = TempDir::new().unwrap();
+            let (state, db) = (folder.path().join("a.state"), folder.path().join("server.db"));
+            let (file, _) = StateFile::open(&state, "a", &[]).unwrap();
+            file.save(&federation.nodes()[0], None)().unwrap();
+            let server = federation.server();
+            let mut store = Store::open(&db, Durability::Kill).unwrap();
+            let learning = hedgerow_net::plan_json::plan_to_json(&plan);
+            store.begin(&Run { id: "r".to_owned(), learning }).unwrap();
+            let (round, scaling) = (server.round(), server.save_scaling());
+            let commit = Commit { round, server: server.save(), scaling, ..Commit::default() };
+            store.commit(&commit).unwrap();
+            let mut joined = plan.node(7);
+            joined.connected();
+            server.opening(0, false).try_for_each(|message| joined.hear(&message)).unwrap();
+            let mut stored = model_of(&state).unwrap().node("a").unwrap();
+            let mut shared = model_of(&db).unwrap().shared().unwrap();
+            let node = &mut federation.nodes_mut()[0];
+            for time in 60..80 {
+                let (x, _) = Federation::raw(0, time);
+                for (found, expected) in [(&mut stored, &mut *node), (&mut shared, &mut joined)] {
+                    assert_eq!(found.predict(&x), expected.predict(&x), "{method}");
+                    assert_eq!(found.values(), expected.values(), "{method}");
+                    assert_eq!(found.probabilities(), expected.probabilities(), "{method}");
+                    let last = plan.outputs() - 1;
+                    let level = hedgerow::learning::Level::default();
+                    assert_eq!(found.interval(last, level), expected.interval(last, level));
+                }
+            }
+            tried += 1;
+        }
+    }
+    assert_eq!(tried, 18);
+}
+
+#[test]
 fn the_state_file_of_a_node_has_its_own_model() {
     for method in ["tr", "gr", "pof", "local"] {
         let config = learning(method, 1).scaling(Scaling::Online { kind: ScaleKind::Spread });

@@ -155,6 +155,24 @@ pub(crate) fn predict_interval<'py, T: Send>(
     Ok(intervals(shared, plan, x, level, node)?.cast_into()?)
 }
 
+/// What a node says of all rows: `say` adds as many numbers to a row as there are columns.
+pub(crate) fn predict_columns<'py>(
+    node: &Mutex<Node>,
+    plan: &Plan,
+    x: &Bound<'py, PyAny>,
+    columns: usize,
+    say: impl Fn(&Node, &mut Vec<f32>) + Send + Sync,
+) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    let table = Table::samples(x, plan.inputs(), &plan.config().columns)?;
+    let rows = each_row(x.py(), node, &table, |node, _, x| {
+        node.predict(x)?;
+        let mut said = Vec::with_capacity(columns);
+        say(node, &mut said);
+        Ok(said)
+    })?;
+    PyArray1::from_vec(x.py(), rows.concat()).reshape([rows.len(), columns])
+}
+
 /// Learns all rows in order. Returns the predictions made before each. A row without a label is
 /// only predicted. A bad label is refused with its row, and nothing is learned.
 pub(crate) fn learn<'py, T: Send>(

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use hedgerow::Node;
+use hedgerow::learning::{Interval, Level};
 use hedgerow_data::rows;
 use hedgerow_data::samples::{Sample, SampleStream};
 use hedgerow_model::NoModel;
@@ -49,10 +50,6 @@ fn no_model(error: NoModel) -> PyErr {
     }
 }
 
-fn itself(node: &mut Node) -> &mut Node {
-    node
-}
-
 #[pymethods]
 impl Model {
     /// Reads a file.
@@ -60,12 +57,6 @@ impl Model {
     fn read(path: PathBuf) -> PyResult<Self> {
         let model =
             hedgerow_model::Model::read(&path).map_err(|error| errors::of_system(&error))?;
-        if !model.predicts_one_number() {
-            return Err(errors::value(format!(
-                "{}: a model of classes or of several targets can't be used here",
-                path.display()
-            )));
-        }
         Ok(Self { model, known: Mutex::default() })
     }
 
@@ -94,18 +85,32 @@ impl Model {
         Ok((PyArray1::from_vec(py, x).reshape(shape)?, PyArray1::from_vec(py, lines), owners))
     }
 
-    /// Predictions of samples, one per row, by a node or by the shared model.
+    /// What is predicted of each output, one row per sample, by a node or by the shared model.
     #[pyo3(signature = (x, node=None))]
     fn predict<'py>(
         &self,
         x: &Bound<'py, PyAny>,
         node: Option<String>,
-    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        let node = self.node(x.py(), node)?;
-        batch::predict(&node, self.model.plan(), x, itself)
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let (node, plan) = (self.node(x.py(), node)?, self.model.plan());
+        let say = |node: &Node, said: &mut Vec<f32>| said.extend_from_slice(node.values());
+        batch::predict_columns(&node, plan, x, plan.outputs(), say)
     }
 
-    /// Lower and upper ends of the intervals around them; NaN by the shared model.
+    /// The probability of each class; no columns if labels are numbers.
+    #[pyo3(signature = (x, node=None))]
+    fn predict_proba<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        node: Option<String>,
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let (node, plan) = (self.node(x.py(), node)?, self.model.plan());
+        let say = |node: &Node, said: &mut Vec<f32>| said.extend_from_slice(node.probabilities());
+        batch::predict_columns(&node, plan, x, self.model.classes().len(), say)
+    }
+
+    /// Lower ends of the intervals around the predictions of each output, then upper ends; NaN by
+    /// the shared model, and for classes.
     #[pyo3(signature = (x, node=None, level=None))]
     fn predict_interval<'py>(
         &self,
@@ -114,8 +119,29 @@ impl Model {
         level: Option<f64>,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let level = level.or(self.model.card().interval).unwrap_or(0.9);
-        let node = self.node(x.py(), node)?;
-        batch::predict_interval(&node, self.model.plan(), x, level, itself)
+        let level = Level::new(level).map_err(errors::value)?;
+        let (node, plan) = (self.node(x.py(), node)?, self.model.plan());
+        let outputs = plan.outputs();
+        let say = |node: &Node, said: &mut Vec<f32>| {
+            let ends = |upper: bool| {
+                let end = move |ends: Interval| if upper { ends.upper } else { ends.lower };
+                (0..outputs).map(move |at| node.interval(at, level).map_or(f32::NAN, end))
+            };
+            said.extend(ends(false).chain(ends(true)));
+        };
+        batch::predict_columns(&node, plan, x, 2 * outputs, say)
+    }
+
+    /// Names of the classes; empty if labels are numbers.
+    #[getter]
+    fn classes(&self) -> Vec<String> {
+        self.model.classes().to_vec()
+    }
+
+    /// Names of the targets, if there are several.
+    #[getter]
+    fn targets(&self) -> Vec<String> {
+        self.model.targets()
     }
 
     /// Names of its nodes.

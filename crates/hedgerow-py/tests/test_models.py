@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,51 @@ def test_a_stored_node_says_what_a_longer_run_says(method: str, tmp_path: Path) 
     only = model.predict(rows, node="sensor-1")
     assert np.array_equal(only[is_own], together[is_own])
     assert np.isnan(only[~is_own]).all()
+
+
+def labelled(rounds: int) -> Any:
+    """Rows with a second number and with classes."""
+    rows = frame(rounds)
+    rows["wind"] = rows["load"] * 2 + np.arange(len(rows)) % 4
+    kinds = rows["load"].to_numpy().astype(int) % 5
+    rows["two"] = [("no", "yes")[kind % 2] for kind in kinds]
+    rows["five"] = [f"k{kind}" for kind in kinds]
+    return rows
+
+
+@pytest.mark.parametrize("method", ["tr", "tr+shared", "gr", "gr+shared", "mk", "mk+personal"])
+@pytest.mark.parametrize("target", ["two", "five", "load,wind"])
+def test_classes_and_several_targets_are_loaded(method: str, target: str, tmp_path: Path) -> None:
+    drop = sorted({"load", "wind", "two", "five"} - set(target.split(",")))
+    path, file = tmp_path / "m.safetensors", tmp_path / "p.jsonl"
+    common: dict[str, Any] = dict(
+        target=target, node="sensor", time="when", drop=drop, categories="one-hot", method=method, trials=1
+    )
+    hedgerow.simulate(labelled(ROUNDS), save_model=path, **common)
+    rows = labelled(ROUNDS + 1)
+    hedgerow.simulate(rows, settings={"run.predictions": str(file)}, **common)
+    model = hedgerow.load(path)
+    several = ["load", "wind"] if target == "load,wind" else []
+    assert model.targets == several
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines = [line for line in lines if line["method"] == model.card["method"]]
+    lines = lines[-NODES * max(1, len(several)) :]
+    found = model.predict(rows)[-NODES:]
+    if several:
+        assert found.ravel().tolist() == np.float32([line["prediction"] for line in lines]).tolist()
+        ends = np.stack([end[-NODES:].ravel() for end in model.predict_interval(rows)])
+        wanted = np.float32([[line[end] for line in lines] for end in ("lower", "upper")])
+        assert np.array_equal(ends, wanted)
+        with pytest.raises(ValueError, match="numbers"):
+            model.predict_proba(rows)
+        return
+    assert model.classes == sorted(set(rows[target]))
+    assert found.tolist() == [line["prediction"] for line in lines]
+    wanted = np.float32([[line["probabilities"][name] for name in model.classes] for line in lines])
+    assert np.array_equal(model.predict_proba(rows)[-NODES:], wanted)
+    assert np.isnan(model.predict_interval(rows)).all()
+    only = model.predict(rows, node="sensor-1")
+    assert all((name is None) == (owner != "sensor-1") for name, owner in zip(only, rows["sensor"], strict=True))
 
 
 def test_frames_and_arrays_are_taken(saved: Path) -> None:

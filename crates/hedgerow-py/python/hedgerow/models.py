@@ -33,6 +33,7 @@ class Model:
 
     If a column of the frame names the node of each row, each row is predicted by its own, unless
     ``node`` names one: then rows of others are NaN. So are rows that only give the past for lags.
+    Where a class is predicted, these are ``None``. Several targets have a column each.
     """
 
     def __init__(self, native: _hedgerow._Model) -> None:
@@ -54,9 +55,31 @@ class Model:
         """All that ``hedgerow model --json`` shows: method, round, columns and the card."""
         return dict(self._described)
 
-    def predict(self, X: Any, node: str | None = None) -> NDArray[np.float32]:
-        """Predicts the label of each row, as a node or with the shared model."""
-        return self._each(X, node, self._native.predict, ())
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, in the order of probabilities; empty if labels are numbers."""
+        return self._native.classes
+
+    @property
+    def targets(self) -> list[str]:
+        """Names of the targets, in the order of columns, if there are several."""
+        return self._native.targets
+
+    def predict(self, X: Any, node: str | None = None) -> NDArray[Any]:
+        """Predicts the label of each row, or its class, as a node or with the shared model."""
+        if self.classes:
+            probabilities = self.predict_proba(X, node)
+            found = np.full(len(probabilities), None, dtype=object)
+            known = ~np.isnan(probabilities).any(axis=1)
+            found[known] = np.array(self.classes, dtype=object)[probabilities[known].argmax(axis=1)]
+            return found
+        return self._squeezed(self._each(X, node, self._native.predict, self._outputs))
+
+    def predict_proba(self, X: Any, node: str | None = None) -> NDArray[np.float32]:
+        """The probability of each class, one column for each of :attr:`classes`."""
+        if not self.classes:
+            raise ValueError("the model predicts numbers, which have no probabilities: use predict")
+        return self._each(X, node, self._native.predict_proba, len(self.classes))
 
     def predict_interval(
         self, X: Any, node: str | None = None, level: float | None = None
@@ -66,10 +89,20 @@ class Model:
         ``level`` is the share of labels within, from 0.5 to 0.99; by default that of the run. Ends
         are NaN with the shared model, which knows no errors, and for classes.
         """
-        ends = self._each(X, node, lambda x, name: self._native.predict_interval(x, name, level), (2,))
-        return ends[:, 0], ends[:, 1]
+        count = self._outputs
+        ends = self._each(X, node, lambda x, name: self._native.predict_interval(x, name, level), 2 * count)
+        if self.classes:
+            return ends[:, 0], ends[:, count]
+        return self._squeezed(ends[:, :count]), self._squeezed(ends[:, count:])
 
-    def _each(self, X: Any, node: str | None, apply: _Apply, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    @property
+    def _outputs(self) -> int:
+        return int(self._described["outputs"])
+
+    def _squeezed(self, columns: NDArray[np.float32]) -> NDArray[np.float32]:
+        return columns if self.targets else columns[:, 0]
+
+    def _each(self, X: Any, node: str | None, apply: _Apply, columns: int) -> NDArray[np.float32]:
         only = self.nodes[0] if node is None and not self._native.is_shared and len(self.nodes) == 1 else node
         if not is_frame(X) or self._described["schema"] is None:
             return apply(X.toarray() if is_sparse(X) else X, only)
@@ -79,7 +112,7 @@ class Model:
             # A header, then a line for each row.
             if file.read_bytes().count(b"\n") != len(X) + 1:
                 raise ValueError("texts of the frame have line breaks, which can't be read")
-        made = np.full((len(X), *shape), np.nan, dtype=np.float32)
+        made = np.full((len(X), columns), np.nan, dtype=np.float32)
         at = lines.astype(np.int64) - 2
         names = np.array(owners if owners is not None else [], dtype=object)
         if owners is None:

@@ -275,7 +275,9 @@ impl ImportanceMeter {
         self.labels.variance = (self.labels.variance * factor).min(MAX_SUM);
         self.labels.has_means = false;
         self.unsent.iter_mut().for_each(|unsent| unsent.increase *= factor);
-        for [increase, measured] in self.told.iter_mut().flat_map(|(_, told)| told.as_chunks_mut().0) {
+        for [increase, measured] in
+            self.told.iter_mut().flat_map(|(_, told)| told.as_chunks_mut().0)
+        {
             let most = *measured * MAX_INCREASE;
             *increase = ((f64::from(*increase) * factor) as f32).clamp(-most, most);
         }

@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hedgerow_net::serve::status::{
-    ColumnStatus, ImportanceStatus, KernelStatus, MAX_NODES_SHOWN, NodeState, NodeStatus, Point, SCHEMA, Source, Status,
+    ColumnStatus, ImportanceStatus, KernelStatus, MAX_NODES_SHOWN, NodeState, NodeStatus, Point,
+    SCHEMA, Source, Status,
 };
 
 /// A round closes this often.

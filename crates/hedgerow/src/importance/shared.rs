@@ -112,9 +112,8 @@ impl ImportanceSum {
             let most = sum.nodes as f64 * f64::from(MAX_MEASURED);
             let increases = most * f64::from(MAX_INCREASE);
             let counts = sum.sum.totals().skip(1).step_by(2);
-            is_count(sum.nodes)
-                && sum.sum.is_sound(self.sum.len(), increases)
-                && { counts }.all(|count| count % 1.0 == 0.0 && (0.0..=most).contains(&count))
+            is_count(sum.nodes) && sum.sum.is_sound(self.sum.len(), increases) && { counts }
+                .all(|count| count % 1.0 == 0.0 && (0.0..=most).contains(&count))
         })
     }
 

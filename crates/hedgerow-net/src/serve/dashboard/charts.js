@@ -168,7 +168,6 @@ export function drawImportance({ columns: all, rounds: ends, has_label_unit }) {
         `up to round ${count(ends[index])}`,
         ...lines.map(({ name, y }) => `${name}: ${number(y[index])}`),
       ].join("\n"),
-    legend: lines.map((line) => [line.name, line.color]),
   });
 }
 

@@ -3,7 +3,8 @@
 use super::{Hub, Inner, now, shortage, unix_ms};
 use crate::coordinator::{Coordinator, Member, Opening, mean};
 use crate::serve::status::{
-    ColumnStatus, ImportanceStatus, KernelStatus, MAX_COLUMNS_SHOWN, MAX_NODES_SHOWN, NodeState, NodeStatus, Point, SCHEMA, Source, Status,
+    ColumnStatus, ImportanceStatus, KernelStatus, MAX_COLUMNS_SHOWN, MAX_NODES_SHOWN, NodeState,
+    NodeStatus, Point, SCHEMA, Source, Status,
 };
 
 impl Source for Hub {

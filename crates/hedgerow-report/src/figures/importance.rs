@@ -204,11 +204,12 @@ mod tests {
             let chart = importance_chart(results, tr).unwrap();
             assert_eq!(chart.words.y, "growth of the loss, in the scaled unit");
         };
+        let place = results.methods.iter().position(|method| method.name == "tr").unwrap();
         let mut several = results.clone();
-        several.methods[0].targets = vec![TargetError::default(); 2];
+        several.methods[place].targets = vec![TargetError::default(); 2];
         is_named(&several);
         let mut classes = results.clone();
-        classes.methods[0].classes = Some(ClassResult::default());
+        classes.methods[place].classes = Some(ClassResult::default());
         classes.loss = "logistic".into();
         is_named(&classes);
         results.loss = "huber".into();

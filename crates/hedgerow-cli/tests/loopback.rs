@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
+use hedgerow::importance::ImportanceScope;
 use hedgerow::message::{Broadcast, BroadcastHead, BroadcastMessage, Numbers, ToNode};
 use hedgerow::metrics::ErrorMeter;
 use hedgerow::random::{CounterRng, Purpose};
@@ -20,6 +21,7 @@ use hedgerow_lab::settings::Settings;
 use hedgerow_net::serve::config::ServeSettings;
 use hedgerow_net::serve::server::Server;
 use hedgerow_net::session::{FromServer, Joined, NodeSession, hello};
+use hedgerow_net::storage::View;
 use hedgerow_net::transport::grpc::{ClientSender, ClientStream, Opened};
 use tokio::net::TcpStream;
 
@@ -41,6 +43,8 @@ struct Run {
     deals: Vec<Vec<u32>>,
     heard: Vec<Heard>,
     plan: Plan,
+    /// The server as it was stored in the end.
+    stored: hedgerow::Server,
 }
 
 impl Run {
@@ -62,7 +66,9 @@ impl Run {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let plan = serve.plan.clone();
         let heard = runtime.block_on(over_loopback(serve, &data, &deals));
-        Self { settings, data, deals, heard, plan }
+        let saved = View::open(&folder.path().join("server.db")).unwrap().load().unwrap().unwrap();
+        let stored = hedgerow::Server::restore(&plan, &saved.server, saved.scaling.as_deref());
+        Self { settings, data, deals, heard, plan, stored: stored.unwrap() }
     }
 
     /// The simulator's error at every round that it records.
@@ -95,16 +101,22 @@ impl Run {
     }
 
     /// The federation in one process: every prediction and every broadcast.
-    fn compare_with_federation(&self, method: &str) {
+    fn compare_with_federation(&self, method: &str) -> Federation {
         let mut federation = Federation::new(&self.plan);
+        let is_measured = self.plan.config().importance != ImportanceScope::None;
         let (mut x, mut z) = (Vec::new(), vec![vec![0.0; self.plan.map().width()]; NODES]);
         for round in 0..ROUNDS {
             let mut labels = Vec::new();
-            for (deal, z) in self.deals.iter().zip(&mut z) {
+            for (node, (deal, z)) in (0..).zip(self.deals.iter().zip(&mut z)) {
                 x.clear();
                 self.data.inputs(&deal[round..=round], &mut x).unwrap();
-                self.plan.map().map_batch(&x, z);
-                labels.push(self.data.y[deal[round] as usize]);
+                let z = self.plan.map().map_batch(&x, z);
+                let label = self.data.y[deal[round] as usize];
+                if is_measured {
+                    federation.hear(node).unwrap();
+                    federation.measure_importance(node, &x, z, &[label]).unwrap();
+                }
+                labels.push(label);
             }
             let visit = |node: usize| NodeRound {
                 node: node as u32,
@@ -125,6 +137,7 @@ impl Run {
                 );
             }
         }
+        federation
     }
 }
 
@@ -247,12 +260,28 @@ impl Line {
 fn every_method_over_loopback_is_the_simulator() {
     for name in ["gr", "tr", "mk", "naive", "emk", "pof", "fedpoe", "linear", "linear-newton"] {
         let run = Run::play([name, name], "none", &[]);
-        run.compare_with_federation(name);
+        _ = run.compare_with_federation(name);
         run.compare_with_simulate(name, None);
     }
     let run = Run::play(["sk", "sk:6"], "none", &[]);
-    run.compare_with_federation("sk:6");
+    _ = run.compare_with_federation("sk:6");
     run.compare_with_simulate("sk", Some(6));
+}
+
+#[test]
+fn the_server_of_both_knows_the_same_importance_of_columns() {
+    let run = Run::play(["gr", "gr"], "none", &["learning.importance=\"shared\""]);
+    let federation = run.compare_with_federation("gr");
+    run.compare_with_simulate("gr", None);
+    let state = |server: &hedgerow::Server| {
+        let importance = server.importance().unwrap();
+        (importance.groups().to_vec(), importance.windows().to_vec())
+    };
+    let (network, process) = (state(&run.stored), state(federation.server()));
+    assert_eq!(network, process);
+    // Nodes told of it in rounds 32 and 64.
+    assert!(network.0.iter().all(|group| group.measured > 0), "{network:?}");
+    assert_eq!(network.1.iter().map(|window| window.round).collect::<Vec<_>>(), [32, 64]);
 }
 
 #[test]

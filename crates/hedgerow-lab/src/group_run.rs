@@ -96,14 +96,17 @@ impl GroupRun {
             let sizes = context.sizes();
             let sizes = Sizes { nodes: choice.scope.nodes(sizes.nodes), ..sizes };
             let plan = settings.plan(choice, sizes, seed)?;
-            let is_measured = settings.importance && trial == 0 && choice.may_be_subject();
+            // What is sent is sent in every trial.
+            let is_measured = choice.may_be_subject()
+                && match settings.importance {
+                    ImportanceScope::None => false,
+                    ImportanceScope::Local => trial == 0,
+                    ImportanceScope::Shared => true,
+                };
             let (columns, group_of) = importance::groups(&context.sources, context.features);
             let plan = match is_measured {
                 true => Plan::new(
-                    plan.config()
-                        .clone()
-                        .importance(ImportanceScope::Local)
-                        .column_groups(group_of),
+                    plan.config().clone().importance(settings.importance).column_groups(group_of),
                 )?,
                 false => plan,
             };
@@ -138,7 +141,7 @@ impl GroupRun {
                 |run| MethodRun::new(choice, run, shape, || measures(choice), context.parallelism);
             let first = runs.len();
             runs.extend(algorithms.into_iter().map(run));
-            if is_measured {
+            if is_measured && trial == 0 {
                 runs[first..].iter_mut().for_each(|run| run.measure_importance(columns.clone()));
             }
         }

@@ -3,7 +3,6 @@
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound, Observations, Prediction, RoundError};
 use hedgerow::importance::ImportanceScope;
-use hedgerow::learning::Loss;
 use hedgerow::method::NodeMethod;
 use hedgerow::metrics::Traffic;
 use hedgerow::scaling::Rescaling;
@@ -43,8 +42,7 @@ impl Learners {
     pub(crate) fn importance(&self, round: &Round) -> Vec<Increases> {
         let nodes = self.federations[0].nodes();
         let mut sums = vec![Increases::default(); nodes[0].importance().len()];
-        let plan = self.federations[0].plan();
-        let has_unit = plan.objective().loss == Loss::Squared && plan.outputs() == 1;
+        let has_unit = self.federations[0].plan().importance_has_unit();
         for node in nodes {
             let unit = round.unit_of(node.id(), 0);
             let size = if has_unit { unit.raw(1.0) - unit.raw(0.0) } else { 1.0 };

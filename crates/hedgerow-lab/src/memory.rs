@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use hedgerow::aggregation::Aggregation;
-use hedgerow::importance;
+use hedgerow::importance::{self, ImportanceScope};
 use hedgerow::method::{Reference, Setup};
 use hedgerow::own_layer::OwnLayer;
 use hedgerow::scaling::NodeScaling;
@@ -171,6 +171,9 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
         let plan = settings.plan(choice, sizes, 0)?;
         let plan = with_samples(plan, context.rounds, samples / at_nodes);
         memory.nodes += at_nodes * of_node(choice, &plan);
+        if settings.importance == ImportanceScope::Shared && choice.may_be_subject() {
+            memory.nodes += at_nodes * importance::memory(context.features, plan.width()) as f64;
+        }
         // A device alone is node and server.
         let servers = if choice.scope == Scope::Alone { nodes } else { 1.0 };
         memory.messages += servers * of_messages(choice, &plan);
@@ -226,7 +229,7 @@ fn of_first_trial(
     let mut memory = Memory::default();
     for &choice in group.iter().filter(|choice| choice.may_be_subject()) {
         memory.results += 2.0 * sampler::memory(context.nodes);
-        if settings.importance {
+        if settings.importance == ImportanceScope::Local {
             let width = settings.plan(choice, context.sizes(), 0)?.width();
             memory.nodes += (context.nodes * importance::memory(context.features, width)) as f64;
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use hedgerow::Plan;
 use hedgerow::aggregation::Aggregation;
 use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
+use hedgerow::importance::ImportanceScope;
 use hedgerow::learning::{Level, Loss};
 use hedgerow::method::{Average, MkOptions};
 use hedgerow::method::{FeatureKind, PofOptions, Reference};
@@ -63,8 +64,8 @@ pub struct Settings {
     pub out: PathBuf,
     /// The share of labels that intervals contain.
     pub interval: Level,
-    /// Whether the importance of columns is measured.
-    pub importance: bool,
+    /// Whether the importance of columns is measured, and whether nodes send it.
+    pub importance: ImportanceScope,
     /// Where predictions go, if they are asked for.
     pub predictions: Option<PathBuf>,
     /// Where the model of the first federated method goes, if it is asked for.

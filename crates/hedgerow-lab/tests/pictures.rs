@@ -18,7 +18,7 @@ fn friedman(flags: &[&str]) -> Results {
 #[test]
 fn importance_finds_the_columns_and_changes_no_result() {
     let measured = friedman(&[]);
-    let plain = friedman(&["run.importance=false"]);
+    let plain = friedman(&["run.importance=none"]);
     let errors = |results: &Results| -> Vec<Vec<f64>> {
         results.methods.iter().map(|method| method.mse_trials.clone()).collect()
     };
@@ -38,6 +38,22 @@ fn importance_finds_the_columns_and_changes_no_result() {
     for (one, other) in stored.methods.iter().zip(&measured.methods) {
         assert_eq!((&one.importance, &one.sampled), (&other.importance, &other.sampled));
     }
+}
+
+#[test]
+fn sharing_importance_changes_only_what_is_sent() {
+    let flags = ["run.trials=2", "run.rounds=70", "federation.methods=[\"gr\",\"last\"]"];
+    let with = |importance: &str| {
+        let importance = format!("run.importance={importance}");
+        friedman(&[&flags[..], &[importance.as_str()]].concat())
+    };
+    let (own, shared) = (with("local"), with("shared"));
+    let [own, shared] = [&own, &shared].map(|results| results.method("gr").unwrap());
+    assert_eq!((&own.mse_trials, &own.importance), (&shared.mse_trials, &shared.importance));
+    // Two numbers of each of 10 columns from each of 20 nodes, in rounds 32 and 64, in each trial.
+    let more = (2 * 10 * 20 * 2) as f64;
+    let sent = |method: &MethodResult| method.numbers_up * 70.0 * 20.0;
+    assert!((sent(shared) - sent(own) - more).abs() < 1e-6, "{} {}", sent(shared), sent(own));
 }
 
 /// Readings of four devices by the hour. The label follows `a`, whose sensor sends a constant from

@@ -209,7 +209,7 @@ impl CertifiedNodes {
                         numbers: numbers.clone(),
                         samples: 1,
                         squared_error: 0.5,
-                        more: Vec::new(),
+                        ..Default::default()
                     };
                     if sender.send(wire::from_node::Message::Upload(upload).into()).await.is_err() {
                         break;

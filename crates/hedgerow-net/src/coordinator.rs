@@ -148,7 +148,7 @@ impl Coordinator {
                 member.ledger.count(closed);
             }
         }
-        let opening = Arc::new(Opening::new(&server));
+        let opening = Arc::new(Opening::new(&server, None));
         let mut coordinator = Self {
             checks: Checks::new(&plan, limits.norm),
             plan,

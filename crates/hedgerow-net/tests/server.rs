@@ -140,7 +140,7 @@ fn upload(round: u64, numbers: usize) -> from_node::Message {
         numbers,
         samples: 2,
         squared_error: 1.0,
-        more: vec![],
+        ..Default::default()
     })
 }
 
@@ -168,7 +168,7 @@ fn encoded_upload(
         numbers,
         samples: 2,
         squared_error: 1.0,
-        more: vec![],
+        ..Default::default()
     })
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Upload {
 impl Upload {
     /// The first output of a message; none if it is compressed.
     pub(crate) fn new(py: Python<'_>, message: UploadMessage) -> Option<Self> {
-        let UploadMessage { round, heads, errors: Errors { samples, squared_error } } = message;
+        let UploadMessage { round, heads, errors: Errors { samples, squared_error }, .. } = message;
         let UploadHead { vote, numbers: Carried::Plain(numbers) } = heads.into_iter().next()?
         else {
             return None;

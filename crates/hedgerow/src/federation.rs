@@ -362,7 +362,13 @@ impl Federation {
 
     /// Passes the lanes' sums to the server.
     fn merge_lanes(&mut self) -> Result<(), RoundError> {
-        for Lane { parts, .. } in self.lanes.iter_mut() {
+        for Lane { parts, importance, .. } in self.lanes.iter_mut() {
+            if !importance.is_empty() {
+                // It has the sizes of the plan, as its nodes have.
+                let added = self.server.add_importance(Some(importance));
+                importance.clear();
+                added.map_err(|source| RoundError::Rejected { node: 0, source })?;
+            }
             if parts.first().is_some_and(|part| part.uploads() > 0) {
                 let merged = self.server.merge(parts);
                 self.server.renew(parts);
@@ -439,11 +445,12 @@ impl Federation {
 
     /// Passes the first lane's uploads to the server.
     fn take(&mut self, id: NodeId) -> Result<(), Rejected> {
-        let (at, uploads) = (id as usize, &self.lanes[0].uploads);
-        let taken = self.server.accept_uploads(id, uploads);
-        if is_taken(self.readers.get_mut(at), &mut self.nodes[at], taken)? {
+        let at = id as usize;
+        let taken = self.server.accept_uploads(id, &self.lanes[0].uploads);
+        let told = &mut self.lanes[0].importance;
+        if is_taken(self.readers.get_mut(at), &mut self.nodes[at], taken, told)? {
             self.traffic.uploads_accepted += 1;
-            let votes = uploads.iter().filter_map(|upload| upload.vote);
+            let votes = self.lanes[0].uploads.iter().filter_map(|upload| upload.vote);
             votes.for_each(|vote| self.votes[vote as usize] += 1);
         }
         Ok(())

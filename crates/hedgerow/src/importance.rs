@@ -10,18 +10,22 @@
 //! Earlier samples are no older than about 200 samples, so that values that a sensor no longer
 //! sends don't come back. No prediction counts as worse than one that is off by twice the spread of
 //! the labels: a rare value in a model that has hardly seen it would outweigh all else. Learning is
-//! untouched: nothing here changes a model. Nothing is sent and nothing is saved: after a restart
-//! the measurement begins anew.
+//! untouched: nothing here changes a model. A node saves nothing of it: after a restart its
+//! measurement begins anew. Sums are sent only if the plan says [`ImportanceScope::Shared`].
+
+mod shared;
 
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
 use crate::features::{Features, SampleMap};
-use crate::limits::MAX_SUM;
+use crate::limits::{MAX_INCREASE, MAX_MEASURED, MAX_SUM};
 use crate::message::NodeId;
 use crate::random::{CounterRng, Purpose};
 use crate::scaling::Rescaling;
+
+pub use shared::{ImportanceSum, ImportanceWindow, Increases, SHARED_EVERY, SharedImportance};
 
 /// Whether nodes measure the importance of their columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -32,6 +36,8 @@ pub enum ImportanceScope {
     None,
     /// Each node measures its own. Nothing of it is sent.
     Local,
+    /// Each node measures its own and tells the server sums of it now and then.
+    Shared,
 }
 
 impl ImportanceScope {
@@ -54,7 +60,7 @@ const LABELS: u64 = 256;
 const RECENT: u64 = 20;
 
 /// How much the loss grew where the values of a group of columns were replaced, in the scaled unit.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct GroupImportance {
     /// Sum of the increases.
     pub increase: f64,
@@ -81,7 +87,8 @@ impl GroupImportance {
 /// Most bytes that a node takes for it, with so many inputs and features.
 pub fn memory(inputs: usize, width: usize) -> usize {
     let numbers = (most_rows(inputs) + 1) * inputs + width;
-    let groups = inputs * (size_of::<GroupImportance>() + size_of::<usize>());
+    let group = size_of::<GroupImportance>() + size_of::<Unsent>() + 2 * size_of::<f32>();
+    let groups = inputs * (group + size_of::<usize>());
     size_of::<ImportanceMeter>() + size_of::<f32>() * numbers + groups
 }
 
@@ -107,11 +114,48 @@ pub(crate) struct ImportanceMeter {
     /// A sample with replaced values, and its features.
     x: Vec<f32>,
     z: Vec<f32>,
+    /// By group; empty if nothing is sent.
+    unsent: Vec<Unsent>,
+    /// What was told last and in which round, until it is known what became of it.
+    told: Option<(u64, Vec<f32>)>,
+    /// The last round in which it was taken.
+    taken: u64,
+}
+
+/// What the server doesn't know of yet.
+#[derive(Debug, Clone, Copy, Default)]
+struct Unsent {
+    increase: f64,
+    measured: u32,
+}
+
+impl Unsent {
+    fn add(&mut self, increase: f64) {
+        // Beyond it, a group waits until the server knows what there is.
+        if self.measured < MAX_MEASURED {
+            let most = f64::from(MAX_INCREASE);
+            self.increase += increase.clamp(-most, most);
+            self.measured += 1;
+        }
+    }
+
+    /// The two numbers that travel.
+    fn told(self) -> [f32; 2] {
+        let (measured, most) = (self.measured as f32, self.measured as f32 * MAX_INCREASE);
+        [(self.increase as f32).clamp(-most, most), measured]
+    }
+
+    /// Those were taken. What rounding left goes with the next.
+    fn subtract(&mut self, [increase, measured]: [f32; 2]) {
+        self.increase -= f64::from(increase);
+        self.measured = self.measured.saturating_sub(measured as u32);
+    }
 }
 
 impl ImportanceMeter {
     /// `group_of` has the group of each input, from 0 without gaps.
     pub(crate) fn new(
+        scope: ImportanceScope,
         group_of: Vec<usize>,
         seed: u64,
         id: NodeId,
@@ -131,6 +175,12 @@ impl ImportanceMeter {
             oldest: 0,
             x: vec![0.0; inputs],
             z: vec![0.0; width],
+            unsent: match scope {
+                ImportanceScope::Shared => vec![Unsent::default(); groups],
+                _ => Vec::new(),
+            },
+            told: None,
+            taken: 0,
         }
     }
 
@@ -185,7 +235,32 @@ impl ImportanceMeter {
     /// The loss with replaced values, and without.
     pub(crate) fn add(&mut self, group: usize, replaced: f64, plain: f64) {
         let most = MOST_SPREADS * self.labels.variance;
-        self.groups[group].add(replaced.min(most) - plain.min(most));
+        let increase = replaced.min(most) - plain.min(most);
+        self.groups[group].add(increase);
+        if let Some(unsent) = self.unsent.get_mut(group).filter(|_| !increase.is_nan()) {
+            unsent.add(increase);
+        }
+    }
+
+    /// What is told in an upload of this round: the same however often it is sent, so that it
+    /// counts once. Empty if nothing is due.
+    pub(crate) fn tell(&mut self, round: u64) -> &[f32] {
+        if self.unsent.is_empty() || !round.is_multiple_of(SHARED_EVERY) || self.taken == round {
+            return &[];
+        }
+        let told = self.told.take_if(|(of, _)| *of == round);
+        let numbers = || self.unsent.iter().flat_map(|unsent| unsent.told()).collect();
+        &self.told.insert(told.unwrap_or_else(|| (round, numbers()))).1
+    }
+
+    /// A later round is open, and this is the last one of which an upload was taken.
+    pub(crate) fn acknowledge(&mut self, taken: u64) {
+        let Some((round, told)) = self.told.take() else { return };
+        if round == taken {
+            self.taken = round;
+            let told = told.as_chunks::<2>().0;
+            self.unsent.iter_mut().zip(told).for_each(|(unsent, told)| unsent.subtract(*told));
+        }
     }
 
     /// Follows a change of scale.
@@ -199,6 +274,13 @@ impl ImportanceMeter {
         let factor = rescaling.loss_factor();
         self.labels.variance = (self.labels.variance * factor).min(MAX_SUM);
         self.labels.has_means = false;
+        self.unsent.iter_mut().for_each(|unsent| unsent.increase *= factor);
+        for [increase, measured] in
+            self.told.iter_mut().flat_map(|(_, told)| told.as_chunks_mut().0)
+        {
+            let most = *measured * MAX_INCREASE;
+            *increase = ((f64::from(*increase) * factor) as f32).clamp(-most, most);
+        }
         for group in &mut self.groups {
             group.increase = (group.increase * factor).clamp(-MAX_SUM, MAX_SUM);
             group.recent = (group.recent * factor).clamp(-MAX_SUM, MAX_SUM);

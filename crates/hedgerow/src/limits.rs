@@ -60,6 +60,13 @@ pub const MAX_REPORTING: usize = 1 << 20;
 /// Largest number of samples in a report.
 pub const MAX_REPORTED: f64 = 1e15;
 
+/// Largest increase of the loss that a measurement of a column's importance counts as where it is
+/// shared, in the scaled unit.
+pub const MAX_INCREASE: f32 = 1e6;
+
+/// Most measurements of a column that an upload tells of: as many as f32 can count.
+pub const MAX_MEASURED: u32 = 1 << 24;
+
 /// Largest size of a number that follows from uploads or samples: squares of numbers in messages.
 pub(crate) const MAX_SUM: f64 = 1e60;
 

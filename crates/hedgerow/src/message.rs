@@ -44,6 +44,10 @@ pub struct UploadMessage {
     pub heads: Vec<UploadHead>,
     /// The errors since the last upload that the server took.
     pub errors: Errors,
+    /// For each group of columns the sum of the increases of the loss, and how many, since the last
+    /// upload with them that the server took; empty in most rounds, and unless the plan has
+    /// [`crate::importance::ImportanceScope::Shared`].
+    pub importance: Vec<f32>,
 }
 
 /// The part of an upload that belongs to one output.
@@ -168,9 +172,10 @@ impl ToServer {
     /// Bytes of its numbers and votes; framing of a transport comes on top.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Upload(UploadMessage { heads, .. }) => {
+            Self::Upload(UploadMessage { heads, importance, .. }) => {
                 let vote = |head: &UploadHead| usize::from(head.vote.is_some()) * BYTES_PER_NUMBER;
-                heads.iter().map(|head| head.numbers.bytes() + vote(head)).sum()
+                let heads = heads.iter().map(|head| head.numbers.bytes() + vote(head));
+                heads.sum::<usize>() + BYTES_PER_NUMBER * importance.len()
             }
             Self::Report(report) => report.bytes(),
             Self::Idle => 0,

@@ -274,13 +274,20 @@ impl Node {
         self.importance.as_ref().map_or(&[], |meter| meter.groups())
     }
 
-    /// What a loss in the scaled unit is to be multiplied by, to be in the unit of the first label:
-    /// 1 without a scale, with several outputs, and for losses that are not squared.
+    /// See [`Plan::importance_unit`].
     pub fn importance_unit(&self) -> f64 {
-        let label = self.raw.as_ref().and_then(|raw| raw.scaling.label(0));
-        let size = label.map_or(1.0, |label| label.raw(1.0) - label.raw(0.0));
-        let has_unit = self.plan.objective().loss == Loss::Squared && self.plan.outputs() == 1;
-        if has_unit { size * size } else { 1.0 }
+        self.plan.importance_unit(self.raw.as_ref().and_then(|raw| raw.scaling.label(0)))
+    }
+
+    /// What an upload of its round tells of the importance of columns; empty if nothing is due.
+    pub(crate) fn tell_importance(&mut self) -> &[f32] {
+        let round = self.round();
+        self.importance.as_mut().map_or(&[], |meter| meter.tell(round))
+    }
+
+    /// What the upload of this round told was taken.
+    pub(crate) fn acknowledge_importance(&mut self, taken: u64) {
+        self.importance.iter_mut().for_each(|meter| meter.acknowledge(taken));
     }
 
     /// Measures the importance of a column, if one is due, for drivers that map samples themselves:

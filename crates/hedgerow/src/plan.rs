@@ -1,6 +1,7 @@
 //! [`Plan`]: everything that a federation agrees on, checked once.
 
 mod config;
+mod importance;
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -17,7 +18,6 @@ use once_cell::race::OnceBox;
 use crate::aggregation::Aggregation;
 use crate::codec::Coding;
 use crate::features::{self, Draw, FeatureError, FeatureSpec, SampleMap};
-use crate::importance::{ImportanceMeter, ImportanceScope};
 use crate::learning::{Classes, Loss, Objective};
 use crate::limits::{
     MAX_BUDGET, MAX_CLASSES, MAX_INPUTS, MAX_MEMORY, MAX_NODES, MAX_OUTPUTS, MAX_WIDTH,
@@ -230,17 +230,6 @@ impl Plan {
     /// A new layer of a node's own over the predictions of one output.
     pub fn own_layer(&self) -> OwnLayer {
         OwnLayer::new(self.own_features())
-    }
-
-    /// What measures the importance of columns at a node, if the plan asks for it.
-    pub(crate) fn importance_meter(&self, id: NodeId) -> Option<ImportanceMeter> {
-        let PlanConfig { importance, column_groups, inputs, seed, .. } = self.config();
-        let groups = match column_groups.as_slice() {
-            [] => (0..*inputs).collect(),
-            groups => groups.to_vec(),
-        };
-        let meter = || ImportanceMeter::new(groups, *seed, id, (self.width(), self.outputs()));
-        (*importance != ImportanceScope::None).then(meter)
     }
 
     /// Features that a node's own layer reads. Those of kernels are too many, and no few of them

@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::aggregation::{Aggregation, PartialSum};
+use crate::importance::ImportanceSum;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::plan::Plan;
 use crate::server::Server;
@@ -50,6 +51,8 @@ pub struct Relay {
     /// A server of the same plan, which knows what uploads have to look like.
     server: Server,
     sums: Vec<PartialSum>,
+    /// If the plan asks for it.
+    importance: Option<ImportanceSum>,
 }
 
 impl Relay {
@@ -60,8 +63,8 @@ impl Relay {
             return Err(NotAdditive { aggregation });
         }
         let server = plan.server();
-        let sums = server.parts();
-        Ok(Self { server, sums })
+        let (sums, importance) = (server.parts(), server.importance_sum());
+        Ok(Self { server, sums, importance })
     }
 
     /// Takes a node's uploads, one for each output, or refuses them and stays as it was.
@@ -75,10 +78,50 @@ impl Relay {
         self.merge(&sums)
     }
 
+    /// The same with what the node tells of the importance of columns.
+    pub fn accept_with(
+        &mut self,
+        from: NodeId,
+        uploads: &[Upload],
+        importance: &[f32],
+    ) -> Result<(), Rejected> {
+        self.server.check_importance(importance)?;
+        self.accept(from, uploads)?;
+        self.importance.iter_mut().for_each(|sum| sum.add(importance));
+        Ok(())
+    }
+
     /// Takes what a relay further out has added up, or refuses it and stays as it was.
     pub fn merge(&mut self, sums: &[PartialSum]) -> Result<(), Rejected> {
         self.server.check_parts(sums)?;
         self.sums.iter_mut().zip(sums).try_for_each(|(own, sum)| own.merge(sum))
+    }
+
+    /// The same with what its nodes tell of the importance of columns.
+    pub fn merge_with(
+        &mut self,
+        sums: &[PartialSum],
+        importance: &ImportanceSum,
+    ) -> Result<(), Rejected> {
+        let mut own = self.importance.clone().ok_or(Rejected::NotExpected)?;
+        own.merge(importance)?;
+        self.merge(sums)?;
+        self.importance = Some(own);
+        Ok(())
+    }
+
+    /// What nodes have told of the importance of columns in the open round, for
+    /// [`Server::merge_with`]; none unless the plan has
+    /// [`crate::importance::ImportanceScope::Shared`].
+    pub fn importance(&self) -> Option<&ImportanceSum> {
+        self.importance.as_ref()
+    }
+
+    /// Reads what [`ImportanceSum::to_bytes`] of a relay of the same plan has written, or refuses
+    /// it.
+    pub fn read_importance(&self, bytes: &[u8]) -> Result<ImportanceSum, BadState> {
+        let own = self.importance.as_ref();
+        own.ok_or_else(|| BadState::new("the plan shares no importance of columns"))?.read(bytes)
     }
 
     /// What it has of the open round, for each output.
@@ -100,6 +143,7 @@ impl Relay {
         if broadcasts.iter().all(|broadcast| broadcast.round > self.sums[0].round()) {
             self.server.follow(broadcasts)?;
             self.server.renew(&mut self.sums);
+            self.importance.iter_mut().for_each(ImportanceSum::clear);
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use crate::aggregation::PartialSum;
 use crate::codec::Reference;
+use crate::importance::{ImportanceSum, SharedImportance};
 use crate::message::{
     Broadcast, BroadcastHead, BroadcastMessage, NodeId, Numbers, Rejected, Report, ScaleMessage,
     ToNode, ToServer, Upload, UploadMessage,
@@ -34,6 +35,8 @@ pub struct Server {
     /// By node; only of those that are connected, and only if uploads are compressed.
     readers: Vec<UploadReader>,
     uploads: Vec<Upload>,
+    /// If the plan asks for it.
+    importance: Option<Box<SharedImportance>>,
 }
 
 /// What came of a round.
@@ -66,6 +69,7 @@ impl Plan {
             down,
             readers: Vec::new(),
             uploads: Vec::new(),
+            importance: self.shared_importance().map(Box::new),
         }
     }
 }
@@ -117,6 +121,17 @@ impl Server {
         self.scaling.as_ref().is_some_and(|scaling| scaling.scale().is_none())
     }
 
+    /// What nodes have told of the importance of columns; none unless the plan has
+    /// [`crate::importance::ImportanceScope::Shared`].
+    pub fn importance(&self) -> Option<&SharedImportance> {
+        self.importance.as_deref()
+    }
+
+    /// See [`Plan::importance_unit`].
+    pub fn importance_unit(&self) -> f64 {
+        self.plan.importance_unit(self.scale().map(|scale| scale.axis(self.plan.inputs())))
+    }
+
     /// A node is connected: what it compresses starts anew.
     pub fn connected(&mut self, node: NodeId) {
         if !self.plan.is_plain_up() {
@@ -148,13 +163,43 @@ impl Server {
         let reader = self.readers.get_mut(from as usize);
         let mut accepted = codec::read(reader, message, known, most, &mut uploads);
         if accepted.is_ok() {
-            accepted = self.accept_uploads(from, &uploads);
+            accepted = self.accept_with(from, &uploads, &message.importance);
         }
         self.uploads = uploads;
         if accepted.is_ok() {
             self.readers.get_mut(from as usize).into_iter().for_each(UploadReader::acknowledge);
         }
         accepted
+    }
+
+    /// Takes the uploads of a node with what it tells of the importance of columns, or refuses both
+    /// and stays as it was.
+    pub fn accept_with(
+        &mut self,
+        from: NodeId,
+        uploads: &[Upload],
+        importance: &[f32],
+    ) -> Result<(), Rejected> {
+        self.check_importance(importance)?;
+        self.accept_uploads(from, uploads)?;
+        self.importance.iter_mut().for_each(|shared| shared.open.add(importance));
+        Ok(())
+    }
+
+    /// Refuses what no node can tell in the open round.
+    pub(crate) fn check_importance(&self, told: &[f32]) -> Result<(), Rejected> {
+        match &self.importance {
+            Some(shared) => shared.open.check(self.round(), told),
+            None => check_outputs(0, told.len()),
+        }
+    }
+
+    /// Nothing yet of what nodes tell of the importance of columns; none if they don't.
+    pub(crate) fn importance_sum(&self) -> Option<ImportanceSum> {
+        let shared = self.importance.as_ref()?;
+        let mut sum = shared.open.clone();
+        sum.clear();
+        Some(sum)
     }
 
     /// Takes the uploads of a node, one for each output, or refuses them and stays as it was.
@@ -203,6 +248,31 @@ impl Server {
         self.heads.iter_mut().zip(parts).try_for_each(|(head, part)| head.merge(part))
     }
 
+    /// The same with what its nodes tell of the importance of columns, for relays.
+    pub fn merge_with(
+        &mut self,
+        parts: &[PartialSum],
+        importance: Option<&ImportanceSum>,
+    ) -> Result<(), Rejected> {
+        self.check_parts(parts)?;
+        let told = importance.filter(|told| !told.is_empty());
+        if let Some(told) = told {
+            // All or nothing.
+            let mut sum = self.importance_sum().ok_or(Rejected::NotExpected)?;
+            sum.merge(told)?;
+        }
+        self.merge(parts)?;
+        self.add_importance(told)
+    }
+
+    /// Adds what was checked before.
+    pub(crate) fn add_importance(&mut self, told: Option<&ImportanceSum>) -> Result<(), Rejected> {
+        match (&mut self.importance, told) {
+            (Some(shared), Some(told)) => shared.open.merge(told),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses parts of several outputs that one output could merge and another could not.
     pub(crate) fn check_parts(&self, parts: &[PartialSum]) -> Result<(), Rejected> {
         check_outputs(self.heads.len(), parts.len())?;
@@ -231,6 +301,8 @@ impl Server {
     pub fn close_round(&mut self) -> Closed {
         let has_uploads = self.uploads() > 0;
         if has_uploads {
+            let round = self.round();
+            self.importance.iter_mut().for_each(|shared| shared.close_round(round));
             self.heads.iter_mut().for_each(|head| _ = head.close_round());
             self.down.send(&mut self.heads);
         }
@@ -262,6 +334,9 @@ impl Server {
     pub fn rescale(&mut self, rescalings: &[Option<Rescaling>]) {
         for (head, rescaling) in self.heads.iter_mut().zip(rescalings) {
             rescaling.iter().for_each(|rescaling| head.rescale(rescaling));
+        }
+        if let (Some(shared), Some(Some(first))) = (&mut self.importance, rescalings.first()) {
+            shared.rescale(first);
         }
         self.down.rescaled(&self.heads);
     }
@@ -314,7 +389,11 @@ impl Server {
     /// of the open round are not part of it.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
-        KIND.save_each(self.heads.iter().map(|head| head.save()))
+        let heads = KIND.save_each(self.heads.iter().map(|head| head.save()));
+        match &self.importance {
+            Some(shared) => shared.save_with(heads),
+            None => heads,
+        }
     }
 
     /// The scaling, apart from the rest because it is large and rarely changes; none if there is
@@ -326,7 +405,11 @@ impl Server {
     /// Continues from the states of [`Server::save`] and [`Server::save_scaling`] of the same plan.
     pub fn restore(plan: &Plan, saved: &[u8], scaling: Option<&[u8]>) -> Result<Self, BadState> {
         let mut server = plan.server();
-        let saved = KIND.restore_each(saved, plan.outputs())?;
+        let heads = match &mut server.importance {
+            Some(shared) => &shared.restore_with(saved)?,
+            None => saved,
+        };
+        let saved = KIND.restore_each(heads, plan.outputs())?;
         let mut heads = server.heads.iter_mut().zip(&saved);
         heads.try_for_each(|(head, saved)| head.restore(saved))?;
         match (&mut server.scaling, scaling) {

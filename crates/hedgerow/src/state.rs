@@ -81,6 +81,12 @@ impl StateKind {
         }
     }
 
+    /// Whether bytes are a state of this kind, in whatever version.
+    pub(crate) fn is_kind_of(self, saved: &[u8]) -> bool {
+        let named = postcard::take_from_bytes::<(u16, &str)>(saved);
+        named.is_ok_and(|((_, name), _)| name == self.name)
+    }
+
     /// Parses and checks a state that [`StateKind::save`] wrote.
     pub fn restore<S: DeserializeOwned>(
         self,

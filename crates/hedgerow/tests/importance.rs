@@ -12,24 +12,24 @@ use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::ScaleKind;
 use hedgerow::{Federation, Plan, PlanConfig};
 
-const NODES: usize = 4;
+pub(crate) const NODES: usize = 4;
 
-fn config(method: &str, inputs: usize) -> PlanConfig {
+pub(crate) fn config(method: &str, inputs: usize) -> PlanConfig {
     PlanConfig::default().method(method.parse().unwrap()).inputs(inputs).nodes(NODES)
 }
 
-fn online(config: PlanConfig) -> PlanConfig {
+pub(crate) fn online(config: PlanConfig) -> PlanConfig {
     config.scaling(Scaling::Online { kind: ScaleKind::Spread })
 }
 
 /// Uniform inputs of a sample.
-fn inputs(node: usize, round: usize, count: usize) -> Vec<f32> {
+pub(crate) fn inputs(node: usize, round: usize, count: usize) -> Vec<f32> {
     let random = CounterRng::from_seed(5).derive(Purpose::Data, node as u64);
     (0..count).map(|i| random.uniform_at((round * count + i) as u64) as f32).collect()
 }
 
 /// Learns in rounds; `sample` gives inputs and label of a node.
-fn learned(
+pub(crate) fn learned(
     config: PlanConfig,
     rounds: usize,
     sample: impl Fn(usize, usize) -> (Vec<f32>, f32),
@@ -47,7 +47,7 @@ fn learned(
 }
 
 /// Friedman's function: the last five inputs say nothing, and the fourth says most.
-fn friedman(node: usize, round: usize) -> (Vec<f32>, f32) {
+pub(crate) fn friedman(node: usize, round: usize) -> (Vec<f32>, f32) {
     let x = inputs(node, round, 10);
     let y = 10.0 * (std::f32::consts::PI * x[0] * x[1]).sin()
         + 20.0 * (x[2] - 0.5).powi(2)
@@ -139,6 +139,30 @@ fn what_is_learned_stays_the_same_to_the_bit() {
     }
 }
 
+/// The same with a driver that maps samples itself.
+pub(crate) fn learned_mapped(
+    plan: &Plan,
+    rounds: usize,
+    sample: impl Fn(usize, usize) -> (Vec<f32>, f32),
+) -> Federation {
+    let mut mapped = Federation::new(plan);
+    for round in 0..rounds {
+        let samples: Vec<_> = (0..NODES).map(|node| sample(node, round)).collect();
+        let mut z = vec![vec![0.0; plan.width()]; NODES];
+        let z: Vec<Features<'_>> =
+            samples.iter().zip(&mut z).map(|((x, _), z)| plan.map().map_batch(x, z)).collect();
+        let mut visits = Vec::new();
+        for (node, (x, y)) in samples.iter().enumerate() {
+            let (id, y) = (node as u32, core::slice::from_ref(y));
+            mapped.hear(id).unwrap();
+            mapped.measure_importance(id, x, z[node], y).unwrap();
+            visits.push(NodeRound { node: id, z: z[node], y, contact: Contact::Full });
+        }
+        mapped.round(&visits, |_| {}).unwrap();
+    }
+    mapped
+}
+
 #[test]
 fn drivers_that_map_samples_measure_the_same_bits() {
     let plan = Plan::new(config("tr", 10).importance(ImportanceScope::Local)).unwrap();
@@ -147,21 +171,7 @@ fn drivers_that_map_samples_measure_the_same_bits() {
         (x, y / 30.0)
     };
     let mut raw = learned(plan.config().clone(), 200, sample);
-    let mut mapped = Federation::new(&plan);
-    for round in 0..200 {
-        let samples: Vec<_> = (0..NODES).map(|node| sample(node, round)).collect();
-        let mut z = vec![vec![0.0; plan.width()]; NODES];
-        let z: Vec<Features<'_>> =
-            samples.iter().zip(&mut z).map(|((x, _), z)| plan.map().map_batch(x, z)).collect();
-        let mut rounds = Vec::new();
-        for (node, (x, y)) in samples.iter().enumerate() {
-            let (id, y) = (node as u32, core::slice::from_ref(y));
-            mapped.hear(id).unwrap();
-            mapped.measure_importance(id, x, z[node], y).unwrap();
-            rounds.push(NodeRound { node: id, z: z[node], y, contact: Contact::Full });
-        }
-        mapped.round(&rounds, |_| {}).unwrap();
-    }
+    let mut mapped = learned_mapped(&plan, 200, sample);
     for (one, other) in raw.nodes_mut().iter().zip(mapped.nodes_mut().iter()) {
         assert_eq!(one.importance(), other.importance());
     }

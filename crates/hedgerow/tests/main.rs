@@ -12,6 +12,7 @@ mod golden;
 mod gr;
 mod gr_halves;
 mod importance;
+mod importance_shared;
 mod lanes;
 mod laws;
 mod leak;

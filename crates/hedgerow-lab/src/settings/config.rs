@@ -1,5 +1,6 @@
 //! Settings as `defaults.toml` has them.
 
+use hedgerow::importance::ImportanceScope;
 use hedgerow::learning::Level;
 use hedgerow_config::{KernelSection, LearningSection, within};
 use hedgerow_data::calendar::CalendarChoice;
@@ -76,7 +77,7 @@ pub(super) struct RunConfig {
     pub(super) memory_limit: f64,
     pub(super) out: String,
     pub(super) interval: Level,
-    pub(super) importance: bool,
+    pub(super) importance: ImportanceScope,
     pub(super) predictions: String,
     pub(super) save_model: String,
 }

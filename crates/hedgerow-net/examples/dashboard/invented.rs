@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hedgerow_net::serve::status::{
-    KernelStatus, MAX_NODES_SHOWN, NodeState, NodeStatus, Point, SCHEMA, Source, Status,
+    ColumnStatus, ImportanceStatus, KernelStatus, MAX_NODES_SHOWN, NodeState, NodeStatus, Point,
+    SCHEMA, Source, Status,
 };
 
 /// A round closes this often.
@@ -176,6 +177,7 @@ impl Source for Invented {
             store_ok: true,
             nodes_left_out: u64::from(self.nodes) - nodes.len() as u64,
             nodes,
+            importance: self.has_kernels().then(|| importance(round)),
         }
     }
 
@@ -190,6 +192,28 @@ impl Source for Invented {
     fn is_ready(&self) -> Result<(), String> {
         Ok(())
     }
+}
+
+/// Columns of which the second has died in the middle of the run.
+fn importance(round: u64) -> ImportanceStatus {
+    const WINDOWS: u64 = 20;
+    let rounds: Vec<u64> = (1..=WINDOWS).map(|window| round * window / WINDOWS).collect();
+    let names = ["outside temperature", "wind", "hour", "sky", "humidity", "pressure", "noise"];
+    let column = |(place, name): (usize, &&str)| {
+        let level = 0.3 / (1 + place).pow(2) as f64;
+        let window = |end: &u64| {
+            let is_dead = name == &"wind" && 2 * end > round;
+            let noise = 0.02 * (chance(*end, 50 + place as u64) - 0.5);
+            Some(noise + if is_dead || name == &"noise" { 0.0 } else { level })
+        };
+        let windows: Vec<Option<f64>> = rounds.iter().map(window).collect();
+        let increase = windows.iter().flatten().sum::<f64>() / WINDOWS as f64;
+        let recent = windows.last().copied().flatten().unwrap_or(0.0);
+        ColumnStatus { name: (*name).into(), increase, recent, measured: 9 * round, windows }
+    };
+    let mut columns: Vec<ColumnStatus> = names.iter().enumerate().map(column).collect();
+    columns.sort_by(|one, other| other.increase.total_cmp(&one.increase));
+    ImportanceStatus { columns, left_out: 0, rounds, has_label_unit: true }
 }
 
 /// The kernel of a round: one is best for some time, its neighbours sometimes.

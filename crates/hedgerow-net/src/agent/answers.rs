@@ -89,9 +89,10 @@ impl Agent {
             let (tally, (pending, held)) = (node.tally(), node.waiting());
             let config = node.plan().config();
             let unit = node.importance_unit();
+            let names = node.plan().group_names();
             let importance = node.importance().iter().enumerate().map(|(place, group)| {
                 json!({
-                    "column": config.columns.get(place),
+                    "column": names.get(place),
                     "number": place + 1,
                     "increase": group.mean() * unit,
                     "recent": group.recent * unit,

@@ -49,7 +49,7 @@ impl Closing {
     pub fn work(self) -> Closed {
         let Self { mut server, before, totals, record, has_scaling_news } = self;
         let is_news = server.close_round().is_news();
-        let opening = if is_news { Arc::new(Opening::new(&server)) } else { before };
+        let opening = if is_news { Arc::new(Opening::new(&server, Some(&before))) } else { before };
         let commit = Arc::new(Commit {
             round: opening.round,
             server: server.save(),

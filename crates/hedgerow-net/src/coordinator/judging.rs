@@ -29,8 +29,8 @@ impl Coordinator {
         now: Instant,
     ) -> Result<Option<(Verdict, Ledger)>, Refused> {
         let verdict = match said {
-            Said::Upload(uploads, errors) => {
-                let verdict = self.judge(node, uploads, errors, now)?;
+            Said::Upload(uploads, errors, importance) => {
+                let verdict = self.judge(node, uploads, (errors, importance), now)?;
                 if matches!(verdict, Verdict::Taken | Verdict::Merged) {
                     self.answer(node, now);
                 }
@@ -113,7 +113,7 @@ impl Coordinator {
         &mut self,
         node: NodeId,
         uploads: &mut [Upload],
-        errors: Errors,
+        (errors, importance): (Errors, &[f32]),
         now: Instant,
     ) -> Result<Verdict, Refused> {
         let Some(of) = uploads.first().map(|upload| upload.round) else {
@@ -147,7 +147,9 @@ impl Coordinator {
             self.note(node, of, is_late);
             return Ok(Verdict::Late);
         }
-        let is_repeated = !self.accept(node, uploads)?;
+        // What a merged upload tells of columns is not acknowledged, either.
+        let importance = if is_late { &[] } else { importance };
+        let is_repeated = !self.accept(node, uploads, importance)?;
         self.note(node, of, is_late);
         if is_repeated && is_late {
             return Ok(Verdict::Late);
@@ -181,7 +183,7 @@ impl Coordinator {
         came_at: Instant,
     ) -> Result<(), Refused> {
         let of = uploads[0].round;
-        if self.can_merge(of) && self.accept(node, uploads)? {
+        if self.can_merge(of) && self.accept(node, uploads, &[])? {
             self.members[node as usize].round = of;
             self.answer(node, came_at);
         }
@@ -190,10 +192,15 @@ impl Coordinator {
 
     /// Passes uploads to the server for the open round and counts them; false if the node has one
     /// there already.
-    fn accept(&mut self, node: NodeId, uploads: &mut [Upload]) -> Result<bool, Refused> {
+    fn accept(
+        &mut self,
+        node: NodeId,
+        uploads: &mut [Upload],
+        importance: &[f32],
+    ) -> Result<bool, Refused> {
         let Some(server) = &mut self.server else { return Ok(false) };
         uploads.iter_mut().for_each(|upload| upload.round = self.round);
-        match server.accept_uploads(node, uploads) {
+        match server.accept_with(node, uploads, importance) {
             Ok(()) => {}
             Err(Rejected::Duplicate { .. }) => return Ok(false),
             Err(rejected) => return Err(rejected.into()),

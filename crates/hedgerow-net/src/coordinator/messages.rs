@@ -48,8 +48,9 @@ pub struct Sent {
 /// What a node said.
 #[derive(Debug)]
 pub enum Said<'a> {
-    /// One upload for each output, and the node's errors.
-    Upload(&'a mut [Upload], Errors),
+    /// One upload for each output, the node's errors, and what it tells of the importance of
+    /// columns.
+    Upload(&'a mut [Upload], Errors, &'a [f32]),
     /// What the node has seen of each column.
     Report(Report),
     /// It has nothing to answer with: rounds don't wait for it until it answers again.

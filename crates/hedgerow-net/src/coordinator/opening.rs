@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hedgerow::Server;
 use hedgerow::codec::Reference;
+use hedgerow::importance::SharedImportance;
 use hedgerow::message::{Selection, ToNode};
 
 /// What opens a round. It is stored before any node hears it.
@@ -19,6 +20,9 @@ pub struct Opening {
     pub scale: Option<ToNode>,
     /// What compressed uploads of the round differ from; empty if they aren't compressed.
     pub references: Arc<Vec<Reference>>,
+    /// What nodes have told of the importance of columns, and [`Server::importance_unit`]; none
+    /// unless the plan shares it.
+    pub importance: Option<(Arc<SharedImportance>, f64)>,
     /// Whether the server is shutting down, so that no round follows.
     pub is_last: bool,
     exact: ToNode,
@@ -27,13 +31,15 @@ pub struct Opening {
 }
 
 impl Opening {
-    pub(super) fn new(server: &Server) -> Self {
+    /// `before` is the opening of the round before, if there is one.
+    pub(super) fn new(server: &Server, before: Option<&Self>) -> Self {
         Self {
             round: server.round(),
             kernels: server.broadcast(0).kernels,
             scale_version: server.scale_version(),
             scale: server.scale_message(),
             references: Arc::clone(server.references()),
+            importance: importance(server, before),
             is_last: false,
             exact: server.broadcast_message(0, false),
             difference: server.has_difference().then(|| server.broadcast_message(0, true)),
@@ -50,4 +56,13 @@ impl Opening {
         }
         message
     }
+}
+
+/// In most rounds it is the same as before.
+fn importance(server: &Server, before: Option<&Opening>) -> Option<(Arc<SharedImportance>, f64)> {
+    let shared = server.importance()?;
+    let before = before.and_then(|before| before.importance.as_ref());
+    let known = before.filter(|(known, _)| known.groups() == shared.groups());
+    let shared = known.map_or_else(|| Arc::new(shared.clone()), |(known, _)| Arc::clone(known));
+    Some((shared, server.importance_unit()))
 }

@@ -86,7 +86,7 @@ impl TestCoordinator {
 
     fn send(&mut self, node: NodeId, upload: Upload) -> Result<(Verdict, Ledger), Refusal> {
         let envelope = Envelope { bytes: 100, sent: Sent { bytes: 50, broadcasts: 1 } };
-        let said = Said::Upload(&mut [upload], ERRORS);
+        let said = Said::Upload(&mut [upload], ERRORS, &[]);
         let heard = self.coordinator.hear(self.sender(node), said, envelope, (self.now, 3));
         heard.map(Option::unwrap)
     }

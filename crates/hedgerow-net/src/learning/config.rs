@@ -148,6 +148,7 @@ impl LearningConfig {
             .compression(self.compression())
             .personal(personal)
             .importance(self.importance)
+            .column_groups(self.column_groups())
             .outputs(outputs)
             .columns(self.columns)
             .target(self.target)
@@ -186,6 +187,25 @@ impl LearningConfig {
             self.columns.splice(place..=place, inputs);
         }
         Ok(())
+    }
+
+    /// For the importance of columns, the inputs that come from one column of text; empty if there
+    /// are none, or if nothing is measured.
+    fn column_groups(&self) -> Vec<usize> {
+        if self.importance == ImportanceScope::None || self.categories.is_empty() {
+            return Vec::new();
+        }
+        let mut groups = Vec::new();
+        let mut before = None;
+        for column in &self.columns {
+            // The inputs of a column of text stand together.
+            let text_column = column.split_once('=').map(|(source, _)| source);
+            let is_same = text_column.is_some() && text_column == before;
+            let last = groups.last().map_or(0, |last| last + usize::from(!is_same));
+            groups.push(last);
+            before = text_column;
+        }
+        groups
     }
 
     fn inputs(&self) -> Result<usize, ConfigError> {
@@ -355,6 +375,29 @@ mod tests {
             let message = plan(&changes, None).unwrap_err().to_string();
             assert!(message.contains("learning.categories") && message.contains(part), "{message}");
         }
+    }
+
+    #[test]
+    fn the_texts_of_a_column_are_one_group_of_importance() {
+        let of = |importance: &str| {
+            let changes = format!(
+                "[learning]\ncolumns = [\"a\", \"sky\", \"kind\", \"b\"]\n\
+                 importance = \"{importance}\"\n[learning.categories]\n\
+                 sky = [\"clear\", \"light rain\"]\nkind = [\"one\", \"two\", \"three\"]"
+            );
+            plan(&changes, None).unwrap()
+        };
+        for importance in ["local", "shared"] {
+            let plan = of(importance);
+            assert_eq!(plan.config().column_groups, [0, 1, 1, 2, 2, 2, 3]);
+            assert_eq!(plan.group_names(), ["a", "sky", "kind", "b"]);
+        }
+        assert!(of("none").config().column_groups.is_empty());
+        let none = plan("[learning]\ncolumns = [\"a\"]\nimportance = \"shared\"", None).unwrap();
+        assert!(none.config().column_groups.is_empty());
+        let message = plan("[learning]\ninputs = 2\nimportance = \"all\"", None).unwrap_err();
+        let message = message.to_string();
+        assert!(message.contains("learning.importance") && message.contains("shared"), "{message}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! The counters are kept here and not read from a `Status`, whose sums outlive the process: after
 //! a crash those may continue from a smaller value, which a monitor would take for a restart.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::text;
@@ -158,6 +159,16 @@ impl Metrics {
             }
         }
 
+        // With more columns than are shown, those that are would change.
+        if let Some(importance) = status.importance.as_ref().filter(|all| all.left_out == 0) {
+            let gauges = Family::<Vec<(&str, String)>, Gauge<f64, AtomicU64>>::default();
+            for column in importance.columns.iter().filter(|column| column.measured > 0) {
+                gauges.get_or_create(&vec![("column", column.name.clone())]).set(column.recent);
+            }
+            let help = "Growth of the loss without a column, lately";
+            registry.register("column_importance", help, gauges);
+        }
+
         let help = "How long rounds were open";
         registry.register_with_unit("round", help, Unit::Seconds, self.round_seconds.clone());
         let help = "How long storing a round took";
@@ -189,6 +200,7 @@ const BUCKETS: [f64; 16] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::status::{ColumnStatus, ImportanceStatus};
 
     fn status() -> Status {
         Status {
@@ -224,6 +236,7 @@ mod tests {
             store_ok: true,
             nodes: Vec::new(),
             nodes_left_out: 0,
+            importance: None,
         }
     }
 
@@ -265,6 +278,26 @@ mod tests {
             assert_eq!(value(&page, series), Some(expected), "{series}\n{page}");
         }
         assert_eq!(value(&page, "hedgerow_mse"), None, "no samples, no error");
+    }
+
+    #[test]
+    fn columns_have_a_gauge_each_if_there_are_few() {
+        let column = |name: &str, measured| ColumnStatus {
+            name: name.into(),
+            increase: 1.0,
+            recent: 0.5,
+            measured,
+            windows: vec![Some(0.5)],
+        };
+        let columns = vec![column("outside \"t\"", 3), column("unknown", 0)];
+        let importance = ImportanceStatus { columns, ..ImportanceStatus::default() };
+        let with = |importance| Status { importance: Some(importance), ..status() };
+        let page = Metrics::new().render(&with(importance.clone()));
+        let series = "hedgerow_column_importance{column=\"outside \\\"t\\\"\"}";
+        assert_eq!(value(&page, series), Some(0.5), "{page}");
+        assert!(!page.contains("unknown"), "nothing was measured: {page}");
+        let many = with(ImportanceStatus { left_out: 1, ..importance });
+        assert!(!Metrics::new().render(&many).contains("column_importance"));
     }
 
     #[test]

@@ -12,6 +12,9 @@ pub const SCHEMA: u32 = 1;
 /// Most nodes that are listed one by one.
 pub const MAX_NODES_SHOWN: usize = 1_000;
 
+/// Most columns whose importance is shown, and that have a metric.
+pub const MAX_COLUMNS_SHOWN: usize = 100;
+
 /// Knows the state of the server. It is called about once a second, however many pages are open,
 /// and never on a thread that serves connections.
 pub trait Source: Send + Sync + 'static {
@@ -97,6 +100,38 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     /// How many more there are.
     pub nodes_left_out: u64,
+    /// Importance of columns, over all nodes; none unless the plan shares it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub importance: Option<ImportanceStatus>,
+}
+
+/// How much the loss grows without each column.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ImportanceStatus {
+    /// The most important first; at most [`MAX_COLUMNS_SHOWN`].
+    pub columns: Vec<ColumnStatus>,
+    /// How many more there are.
+    pub left_out: u64,
+    /// The last round of each window of time.
+    pub rounds: Vec<u64>,
+    /// Whether increases are of the squared error, in the label's own unit. If not, they are of the
+    /// loss in the scaled unit.
+    pub has_label_unit: bool,
+}
+
+/// The importance of a column.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ColumnStatus {
+    /// Its name, or `x1` and so on.
+    pub name: String,
+    /// Mean increase over the whole run.
+    pub increase: f64,
+    /// The same over about the last 256 rounds.
+    pub recent: f64,
+    /// How many increases were measured.
+    pub measured: u64,
+    /// The mean in each window; none where nothing was measured.
+    pub windows: Vec<Option<f64>>,
 }
 
 /// A kernel of the dictionary, over the latest [`Status::window_rounds`] rounds.

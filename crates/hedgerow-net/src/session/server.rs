@@ -119,11 +119,15 @@ impl ServerSession {
         hear: impl FnOnce(Sender, Said<'_>, Envelope) -> HearingResult,
     ) {
         let Some((sender, _)) = self.member else { return };
+        let importance;
         let said = match message {
             Ok(FromNode::Message(ToServer::Upload(message))) => {
                 let Self { opening, plan, reader, uploads, .. } = self;
                 match read(&message, opening, plan, reader, uploads) {
-                    Ok(()) => Said::Upload(uploads, message.errors),
+                    Ok(()) => {
+                        importance = message.importance;
+                        Said::Upload(uploads, message.errors, &importance)
+                    }
                     Err(reason) => Said::Garbled(reason),
                 }
             }

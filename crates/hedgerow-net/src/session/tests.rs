@@ -433,7 +433,7 @@ fn a_slow_node_hears_the_latest_round_only_and_the_end_last() {
     for time in 1..=5 {
         world.learn(time, sample);
         let upload = Upload { round: time, vote: Some(0), numbers: vec![0.5; 4] };
-        let said = Said::Upload(&mut [upload], Errors::default());
+        let said = Said::Upload(&mut [upload], Errors::default(), &[]);
         world.coordinator.hear(sender, said, Envelope::default(), (world.now, 0)).unwrap();
         world.exchange(false);
         assert_eq!(world.close(), time + 1);

@@ -21,7 +21,7 @@ pub fn from_node_to_wire(message: FromNode) -> wire::FromNode {
         FromNode::Hello(Hello { protocol, name, run, software }) => {
             from_node::Message::Hello(wire::Hello { protocol, name, run, software })
         }
-        FromNode::Message(ToServer::Upload(UploadMessage { round, heads, errors })) => {
+        FromNode::Message(ToServer::Upload(UploadMessage { round, heads, errors, importance })) => {
             let mut heads = heads.into_iter().map(|UploadHead { vote, numbers }| {
                 wire::UploadHead { vote, numbers: numbers_to_wire(numbers) }
             });
@@ -34,6 +34,7 @@ pub fn from_node_to_wire(message: FromNode) -> wire::FromNode {
                 samples,
                 squared_error,
                 more: heads.collect(),
+                importance: numbers_to_bytes(&importance),
             })
         }
         FromNode::Message(ToServer::Report(Report { numbers })) => {
@@ -56,7 +57,8 @@ pub fn from_node_from_wire(
             FromNode::Hello(Hello { protocol, name, run, software })
         }
         from_node::Message::Upload(upload) => {
-            let wire::Upload { round, vote, numbers, samples, squared_error, more } = upload;
+            let wire::Upload { round, vote, numbers, samples, squared_error, more, importance } =
+                upload;
             let head = |wire::UploadHead { vote, numbers }| {
                 let numbers = numbers_from_wire(&numbers, !is_plain_up, most)?;
                 Ok(UploadHead { vote, numbers })
@@ -64,7 +66,10 @@ pub fn from_node_from_wire(
             let heads = [wire::UploadHead { vote, numbers }].into_iter().chain(more).map(head);
             let (heads, errors) =
                 (heads.collect::<Result<_, _>>()?, Errors { samples, squared_error });
-            ToServer::Upload(UploadMessage { round, heads, errors }).into()
+            let bytes = importance;
+            let mut importance = Vec::new();
+            numbers_from_bytes(&bytes, most, &mut importance)?;
+            ToServer::Upload(UploadMessage { round, heads, errors, importance }).into()
         }
         from_node::Message::Report(wire::Report { numbers: bytes }) => {
             let mut numbers = Vec::new();

@@ -146,6 +146,7 @@ mod server {
 
     use futures_util::StreamExt;
     use futures_util::stream::{BoxStream, unfold};
+    use hedgerow::importance::ImportanceScope;
     use prost::Message;
     use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -164,8 +165,11 @@ mod server {
 
     /// The service of a hub, with its limits.
     pub fn service(hub: Arc<Hub>) -> Service {
+        let is_shared = hub.plan().config().importance == ImportanceScope::Shared;
+        let parts = hub.plan().outputs() + usize::from(is_shared);
         let most = match hub.limits().message_bytes {
-            0 => hub.plan().outputs() * (4 * hub.plan().most_numbers() + HEAD_BYTES),
+            // Of the importance of columns there are fewer numbers than of a report.
+            0 => parts * (4 * hub.plan().most_numbers() + HEAD_BYTES),
             most => most,
         };
         wire::federation_server::FederationServer::new(Join { hub }).max_decoding_message_size(most)

@@ -80,6 +80,7 @@ mod tests {
             samples: 1,
             squared_error: 0.5,
             more: Vec::new(),
+            importance: Bytes::new(),
         };
         let message = wire::FromNode::from(wire::from_node::Message::Upload(upload));
         // Five bytes of gRPC before a message, nine of HTTP/2 before those.

@@ -42,6 +42,7 @@ fn a_browser_shows_the_page_and_finds_the_server_again() {
 
     shows_what_the_server_says(&mut browser);
     charts_follow_the_controls(&mut browser);
+    importance_has_bars_and_lines(&mut browser);
     table_sorts_and_filters(&mut browser);
     everything_has_a_name(&mut browser);
     dark_and_narrow(&mut browser);
@@ -66,6 +67,8 @@ fn a_browser_shows_the_page_and_finds_the_server_again() {
     browser.eval("window.fetch = window.realFetch");
     browser.wait("document.getElementById('error-chart').chart.lines[0].x[0] < 10");
     assert_eq!(browser.eval("document.getElementById('kernels').hidden"), json!(true));
+    let importance = "document.getElementById('importance')";
+    assert_eq!(browser.eval(&format!("{importance}.checkVisibility()")), json!(false));
     assert_eq!(
         browser.eval("document.getElementById('no-kernels').checkVisibility()"),
         json!(true)
@@ -144,6 +147,30 @@ fn charts_follow_the_controls(browser: &mut Browser) {
     }
     browser.wait(&format!("{range}[0] < 10"));
     browser.mouse("mouseMoved", 1.0, 1.0, 0);
+}
+
+fn importance_has_bars_and_lines(browser: &mut Browser) {
+    assert_eq!(browser.eval("document.getElementById('importance').hidden"), json!(false));
+    let none = "document.getElementById('no-importance').checkVisibility()";
+    assert_eq!(browser.eval(none), json!(false));
+    assert_eq!(browser.text("importance-unit"), "mean squared error");
+    let lines = browser.eval(
+        "document.getElementById('importance-lines').chart.lines.map(({ name, y }) => [name, y.length])",
+    );
+    assert_eq!(lines.as_array().map(Vec::len), Some(5), "{lines}");
+    assert_eq!(lines[0], json!(["outside temperature", 20]));
+    // Two bars for each column; a dead one has lately about none.
+    let boxes = browser.eval(
+        "document.getElementById('importance-bars').chart.boxes.map(({ x, text }) => [text, x[1] - x[0]])",
+    );
+    let boxes = boxes.as_array().unwrap();
+    assert_eq!(boxes.len(), 14);
+    let wind: Vec<f64> = boxes
+        .iter()
+        .filter(|one| one[0].as_str().unwrap().starts_with("wind"))
+        .map(|one| one[1].as_f64().unwrap())
+        .collect();
+    assert!(wind[0] > 0.03 && wind[1] < 0.02, "{wind:?}");
 }
 
 fn table_sorts_and_filters(browser: &mut Browser) {

@@ -343,7 +343,14 @@ pub(crate) fn hello(name: &str) -> from_node::Message {
 /// A good one.
 pub(crate) fn upload(round: u64) -> wire::Upload {
     let numbers = numbers_to_bytes(&[NUMBER; NUMBERS]);
-    wire::Upload { round, vote: Some(3), numbers, samples: 1, squared_error: 0.25, more: vec![] }
+    wire::Upload {
+        round,
+        vote: Some(3),
+        numbers,
+        samples: 1,
+        squared_error: 0.25,
+        ..Default::default()
+    }
 }
 
 /// Everything that is logged on this thread.

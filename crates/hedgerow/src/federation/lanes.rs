@@ -9,7 +9,8 @@ use super::{Contact, NodeRound, Prediction, RoundError, cost_with_indices};
 use crate::aggregation::PartialSum;
 use crate::codec::Encoder;
 use crate::executor::Executor;
-use crate::message::{NodeId, Rejected, Upload};
+use crate::importance::ImportanceSum;
+use crate::message::{BYTES_PER_NUMBER, NodeId, Rejected, Upload};
 use crate::metrics::Traffic;
 use crate::node::Node;
 use crate::server::{Server, UploadReader};
@@ -79,6 +80,8 @@ pub(super) struct Lane {
     pub(super) scratch: Scratch,
     pub(super) traffic: Traffic,
     pub(super) late: Vec<NodeId>,
+    /// What nodes have told of the importance of columns.
+    pub(super) importance: ImportanceSum,
     votes: Vec<u32>,
     failure: Option<RoundError>,
 }
@@ -129,8 +132,9 @@ impl Lane {
         let count = self.uploads.iter().map(Upload::count).sum();
         let numbers = self.uploads.iter().map(|upload| upload.numbers.len()).sum();
         let cost = cost_with_indices(cost, count, numbers);
-        self.traffic.numbers_up += cost.numbers;
-        self.traffic.bytes_up += cost.bytes;
+        let told = node.tell_importance().len();
+        self.traffic.numbers_up += cost.numbers + told as u64;
+        self.traffic.bytes_up += cost.bytes + (BYTES_PER_NUMBER * told) as u64;
         if round.contact == Contact::Late {
             self.late.push(id);
         }
@@ -144,14 +148,18 @@ impl Lane {
     }
 }
 
-/// Applies the server's answer to the sender of an upload. Returns whether the upload counts.
+/// Applies the server's answer to the sender of an upload. Returns whether the upload counts; then
+/// what it tells of the importance of columns counts, too.
 pub(super) fn is_taken(
     reader: Option<&mut UploadReader>,
     node: &mut Node,
     taken: Result<(), Rejected>,
+    importance: &mut ImportanceSum,
 ) -> Result<bool, Rejected> {
     match taken {
         Ok(()) => {
+            importance.add(node.tell_importance());
+            node.acknowledge_importance(node.round());
             for head in &mut node.heads {
                 head.sent();
                 head.acknowledge(head.round());
@@ -287,7 +295,7 @@ pub(super) fn run_lanes(
                 if lane.run_node(context, node, reader.as_deref_mut(), round, &mut seen)? {
                     let taken = context.server.accept_into(&mut parts, round.node, &lane.uploads);
                     let rejected = |source| RoundError::Rejected { node: round.node, source };
-                    if is_taken(reader, node, taken).map_err(rejected)? {
+                    if is_taken(reader, node, taken, &mut lane.importance).map_err(rejected)? {
                         lane.traffic.uploads_accepted += 1;
                         lane.votes.extend(lane.uploads.iter().filter_map(|upload| upload.vote));
                     }

@@ -112,7 +112,7 @@ impl Node {
     /// then, it says that nobody should wait for it.
     pub fn speak(&mut self, even_so: bool, mut out: impl FnMut(ToServer)) {
         let (round, is_due) = (self.round(), self.has_learned_enough() || even_so);
-        let Self { plan, heads, encoders, raw: Some(raw), .. } = self else { return };
+        let Self { plan, heads, encoders, importance, raw: Some(raw), .. } = self else { return };
         let Raw { scaling, state, link, known, scratch, .. } = &mut **raw;
         if !link.is_up || !link.is_in_step {
             return;
@@ -159,7 +159,8 @@ impl Node {
         // A sum beyond what can be told is told as the largest.
         let squared_error = squared_error.min(f64::from(f32::MAX)) as f32;
         let errors = Errors { samples, squared_error };
-        out(ToServer::Upload(UploadMessage { round, heads: messages, errors }));
+        let importance = importance.as_mut().map_or(Vec::new(), |meter| meter.tell(round).to_vec());
+        out(ToServer::Upload(UploadMessage { round, heads: messages, errors, importance }));
         heads.iter_mut().for_each(|head| head.sent());
         link.answered = Some(round);
         state.told = Some((round, state.unacked));
@@ -171,6 +172,9 @@ impl Node {
         let before = self.round();
         self.heads.iter_mut().for_each(|head| head.acknowledge(message.taken));
         self.adopt(message.round < before)?;
+        if self.round() != before {
+            self.acknowledge_importance(message.taken);
+        }
         let Self { plan, heads, encoders, raw: Some(raw), .. } = self else { return Ok(()) };
         let Raw { state, link, known, scratch, .. } = &mut **raw;
         let is_taken = |(round, _): &mut (u64, UnackedErrors)| *round <= message.taken;

@@ -60,7 +60,7 @@ proptest! {
                     let upload = Upload { vote: Some(vote.into()), ..upload(round, number) };
                     let sender = Sender { node, stream };
                     let (before, samples) = (fixture.saved(), fixture.coordinator.tally.samples);
-                    match fixture.hear(sender, Said::Upload(&mut [upload], ERRORS)) {
+                    match fixture.hear(sender, Said::Upload(&mut [upload], ERRORS, &[])) {
                         Ok(Some((verdict @ (Verdict::Taken | Verdict::Merged), _))) => {
                             counted += 1;
                             merged += u64::from(verdict == Verdict::Merged);

@@ -126,7 +126,7 @@ fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
     for squared_error in [-1.0, f32::NAN, f32::INFINITY] {
         let (sender, upload) = (fixture.sender(0), upload(1, 1.0));
         let errors = Errors { samples: 1, squared_error };
-        let refused = fixture.hear(sender, Said::Upload(&mut [upload], errors));
+        let refused = fixture.hear(sender, Said::Upload(&mut [upload], errors, &[]));
         assert!(refused.unwrap_err().reason.to_string().contains("squared errors"));
     }
     let report = Report { numbers: vec![1.0; 15] };
@@ -196,7 +196,7 @@ fn a_second_stream_replaces_the_first() {
     let old = fixture.sender(0);
     assert_eq!(fixture.join_on(0, 6).1, Some(5));
     assert_eq!(fixture.coordinator.connected(), 1);
-    let refused = fixture.hear(old, Said::Upload(&mut [upload(1, 1.0)], ERRORS));
+    let refused = fixture.hear(old, Said::Upload(&mut [upload(1, 1.0)], ERRORS, &[]));
     let refusal = refused.unwrap_err();
     assert_eq!((refusal.reason, refusal.is_last), (Refused::Replaced, true));
     fixture.coordinator.leave(old, Sent::default(), 0);

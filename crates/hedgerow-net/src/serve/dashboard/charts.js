@@ -3,8 +3,11 @@
 import { color, draw } from "./plot.js";
 import { bytes, count, number, percent } from "./words.js";
 
-// More kernels than this can't be told apart: the rest share one colour.
+// More kernels or columns than this can't be told apart: the rest share one colour, or are left
+// out.
 const mostKernels = 12;
+// And more lines than this.
+const mostLines = 5;
 const columns = 48;
 const compact = new Intl.NumberFormat("en-GB", {
   notation: "compact",
@@ -121,6 +124,50 @@ export function drawKernels(kernels, selected) {
       labels: shown.map(({ name, index }, row) => [row, name, index === selected]),
     },
     boxes,
+  });
+}
+
+// Bars of the most important columns, and lines of the first few of them.
+export function drawImportance({ columns: all, rounds: ends, has_label_unit }) {
+  const shown = all.slice(0, mostKernels);
+  const tint = (index) => shade(index, shown.length);
+  const bar = (value, y, color, text) => ({
+    x: [Math.min(0, value), Math.max(0, value)],
+    y,
+    color,
+    text: `${text}: ${number(value)}`,
+  });
+  const boxes = shown.flatMap(({ name, increase, recent, measured }, index) => {
+    const row = shown.length - 1 - index;
+    const times = `${name}, measured ${count(measured)} times`;
+    return [
+      bar(increase, [row - 0.38, row], color("faint"), `${times}\nwhole run`),
+      bar(recent, [row, row + 0.38], tint(index), `${times}\nlately`),
+    ];
+  });
+  draw("importance-bars", {
+    x: { range: [1.02 * Math.min(...boxes.map(({ x }) => x[0])), largest(boxes)], format: number },
+    y: {
+      range: [-0.5, shown.length - 0.5],
+      labels: shown.map(({ name }, index) => [shown.length - 1 - index, name]),
+    },
+    boxes,
+  });
+  const lines = shown.slice(0, mostLines).map(({ name, windows }, index) => ({
+    name,
+    x: ends,
+    y: windows,
+    color: tint(index),
+  }));
+  draw("importance-lines", {
+    x: { ...rounds, range: [ends[0], ends.at(-1)] },
+    y: { title: has_label_unit ? "growth of the error" : "growth of the loss", format: number },
+    lines,
+    readout: (index) =>
+      [
+        `up to round ${count(ends[index])}`,
+        ...lines.map(({ name, y }) => `${name}: ${number(y[index])}`),
+      ].join("\n"),
   });
 }
 

@@ -1,7 +1,7 @@
 // The page: listens to the server's events, shows the latest, and reconnects when the server comes
 // back.
 
-import { drawBytes, drawError, drawKernels, drawShares } from "./charts.js";
+import { drawBytes, drawError, drawImportance, drawKernels, drawShares } from "./charts.js";
 import { NodeTable, setText } from "./nodes.js";
 import { Track } from "./track.js";
 import { bytes, count, number, percent, span } from "./words.js";
@@ -132,6 +132,7 @@ function showNumbers() {
   document.getElementById("warning").hidden = status.store_ok;
   document.getElementById("kernels").hidden = kernels.length === 0;
   document.getElementById("no-kernels").hidden = kernels.length > 0;
+  showImportance(status.importance ?? null);
   const kernel = kernels[selected];
   say("selected", kernel?.name ?? "none yet");
   say(
@@ -145,6 +146,20 @@ function showNumbers() {
     "bars-caption",
     `Selected (coloured) and voted for (grey), in the last ${count(status.window_rounds)} rounds`,
   );
+}
+
+function showImportance(importance) {
+  document.getElementById("importance").hidden = importance === null;
+  if (importance === null) return;
+  const isKnown = importance.rounds.length > 0;
+  document.getElementById("no-importance").hidden = isKnown;
+  document.getElementById("importance-charts").hidden = !isKnown;
+  say(
+    "importance-unit",
+    importance.has_label_unit ? "mean squared error" : "loss, in the scaled unit,",
+  );
+  const more = importance.left_out;
+  say("importance-more", more > 0 ? `${count(more)} more columns are not listed.` : "");
 }
 
 function bytesWords() {
@@ -176,6 +191,7 @@ function drawCharts(all) {
     drawShares(track.whole, status.kernels);
     drawKernels(status.kernels, status.selected);
   }
+  if (status.importance?.rounds.length > 0) drawImportance(status.importance);
   drawBytes(status);
 }
 

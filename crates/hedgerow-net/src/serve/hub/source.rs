@@ -1,9 +1,10 @@
 //! What the dashboard sees of a [`Hub`].
 
 use super::{Hub, Inner, now, shortage, unix_ms};
-use crate::coordinator::{Coordinator, Member};
+use crate::coordinator::{Coordinator, Member, Opening, mean};
 use crate::serve::status::{
-    KernelStatus, MAX_NODES_SHOWN, NodeState, NodeStatus, Point, SCHEMA, Source, Status,
+    ColumnStatus, ImportanceStatus, KernelStatus, MAX_COLUMNS_SHOWN, MAX_NODES_SHOWN, NodeState,
+    NodeStatus, Point, SCHEMA, Source, Status,
 };
 
 impl Source for Hub {
@@ -51,6 +52,7 @@ impl Source for Hub {
             store_ok: failure.is_none(),
             nodes: nodes(coordinator),
             nodes_left_out: coordinator.members().len().saturating_sub(MAX_NODES_SHOWN) as u64,
+            importance: self.importance(opening),
         }
     }
 
@@ -76,6 +78,29 @@ impl Hub {
             KernelStatus { name: kernel.label(), selected_share, vote_share }
         };
         kernels.iter().enumerate().map(status).collect()
+    }
+
+    fn importance(&self, opening: &Opening) -> Option<ImportanceStatus> {
+        let (shared, unit) = opening.importance.as_ref()?;
+        let column = |(place, name): (usize, String)| {
+            let group = shared.groups()[place];
+            let windows = shared.windows().iter().map(|window| window.groups[place]);
+            ColumnStatus {
+                name,
+                increase: group.mean() * unit,
+                recent: group.recent * unit,
+                measured: group.measured,
+                windows: windows.map(|(sum, count)| mean(sum * unit, count)).collect(),
+            }
+        };
+        let names = self.plan.group_names().into_iter().enumerate();
+        let mut columns: Vec<ColumnStatus> = names.map(column).collect();
+        let left_out = columns.len().saturating_sub(MAX_COLUMNS_SHOWN) as u64;
+        columns.sort_by(|one, other| other.increase.total_cmp(&one.increase));
+        columns.truncate(MAX_COLUMNS_SHOWN);
+        let rounds = shared.windows().iter().map(|window| window.round).collect();
+        let has_label_unit = self.plan.importance_has_unit();
+        Some(ImportanceStatus { columns, left_out, rounds, has_label_unit })
     }
 }
 

@@ -101,7 +101,7 @@ fn two() -> Rules {
 fn send(hub: &Hub, session: &Session, round: u64) -> Verdict {
     let upload = Upload { round, vote: None, numbers: vec![1.0; 4] };
     let errors = Errors { samples: 1, squared_error: 2.0 };
-    let said = Said::Upload(&mut [upload], errors);
+    let said = Said::Upload(&mut [upload], errors, &[]);
     hub.hear(session.sender, said, Envelope::default()).unwrap().unwrap().0
 }
 
@@ -369,7 +369,7 @@ async fn a_slow_method_stops_nobody_and_is_told_only_when_it_is_stored() {
         // The method works. Streams are served: they upload, are told, leave and come back.
         assert_eq!(send(&hub, &late, round), Verdict::Late);
         let early = Upload { round: round + 1, vote: None, numbers: vec![1.0; 4] };
-        let said = Said::Upload(&mut [early], Errors::default());
+        let said = Said::Upload(&mut [early], Errors::default(), &[]);
         let refusal = hub.hear(late.sender, said, Envelope::default()).unwrap_err();
         assert!(refusal.reason.to_string().contains(&format!("round {round}")), "{refusal:?}");
         hub.leave(sessions[0].sender, Sent::default());

@@ -87,6 +87,11 @@ pub struct Upload {
     /// The parts of outputs after the first, which has the vote and the numbers above.
     #[prost(message, repeated, tag = "6")]
     pub more: ::prost::alloc::vec::Vec<UploadHead>,
+    /// If the configuration shares the importance of columns, in rounds that are multiples of 32: for
+    /// each group of columns the sum of the increases of the loss, in the scaled unit, and how many,
+    /// since the last upload with them that was accepted. Little-endian f32. May be left out.
+    #[prost(bytes = "bytes", tag = "7")]
+    pub importance: ::prost::bytes::Bytes,
 }
 /// The part of an upload that belongs to one output.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -176,6 +176,11 @@ impl TableSchema {
         self.shape().width() + Cycle::WIDTH * self.calendar.len()
     }
 
+    /// Adds the inputs that the calendar has at a time.
+    pub(super) fn add_calendar(&self, time: f64, x: &mut Vec<f32>) {
+        x.extend(self.calendar.iter().flat_map(|cycle| cycle.inputs(time)));
+    }
+
     /// Whether samples depend on earlier rows.
     pub fn looks_back(&self) -> bool {
         self.shape().looks_back()

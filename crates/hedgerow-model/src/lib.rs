@@ -126,7 +126,8 @@ impl Model {
             round: 1,
             broadcasts: Vec::new(),
             scale: None,
-            schema: has_names.then(|| TableSchema::plain(&config.columns, &config.target)),
+            // A plan whose columns make no sense has no nodes.
+            schema: has_names.then(|| TableSchema::of_plan(config).ok()).flatten(),
             nodes: Vec::new(),
             card: Card::default(),
             software: format!("hedgerow {}", env!("CARGO_PKG_VERSION")),

@@ -279,6 +279,12 @@ impl Node {
                  targets: use `hedgerow join`",
             ));
         }
+        if plan.0.config().series.is_some() {
+            return Err(errors::value(
+                "a node in Python takes all inputs of a sample, but this federation makes some of \
+                 the time or of earlier rows: use `hedgerow join`",
+            ));
+        }
         Ok(self.plan.get_or_init(|| plan).clone())
     }
 

@@ -7,12 +7,15 @@ use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Kernel;
 use hedgerow::importance::ImportanceScope;
 use hedgerow::learning::{Classes, Loss};
+use hedgerow::limits::MAX_INPUTS;
 use hedgerow::method::{METHODS, MethodInfo, MethodSpec};
-use hedgerow::plan::Scaling;
+use hedgerow::plan::{Scaling, SeriesRule};
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::{Scale, ScaleKind};
 use hedgerow::{Plan, PlanConfig};
 use hedgerow_config::{ConfigError, KernelSection, Layer, LearningSection, Merged, within};
+use hedgerow_data::calendar::{CalendarChoice, Cycle};
+use hedgerow_data::schema::TableSchema;
 use serde::Deserialize;
 
 use crate::plan_json::OtherMethods;
@@ -69,6 +72,13 @@ struct LearningConfig {
     inputs: usize,
     target: String,
     classes: Vec<String>,
+    time: String,
+    calendar: CalendarChoice,
+    #[serde(deserialize_with = "within::<0, 10_000, _, _>")]
+    lags: usize,
+    lagged: Vec<String>,
+    horizon: usize,
+    exogenous: ExogenousName,
     nodes: usize,
     budget: usize,
     scaling: ScalingName,
@@ -107,6 +117,15 @@ enum ScalingName {
     Ranges,
 }
 
+/// Which row the inputs of a row's own columns come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ExogenousName {
+    Auto,
+    SameRow,
+    Origin,
+}
+
 /// How many bits a number has, up and down or only up.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -137,7 +156,18 @@ impl LearningConfig {
                          that are numbers";
             return Err(outside("learning.personal", bound, true));
         }
-        let inputs = self.inputs()?;
+        let mut inputs = self.inputs()?;
+        let series = self.series(inputs)?;
+        if let Some(rule) = &series {
+            let targets: Vec<String> = self.targets().map(str::to_owned).collect();
+            inputs += rule.lags * (targets.len() + rule.lagged.len())
+                + Cycle::WIDTH * rule.calendar.len();
+            let names = TableSchema::input_names(&self.columns, rule, &targets);
+            self.add_ranges(rule, &names);
+            if rule.inputs == 0 || !self.columns.is_empty() {
+                self.columns = names;
+            }
+        }
         let method = self.method(config.kernels.len(), others)?;
         let scaling = self.scaling()?;
         let config = config.method(method).inputs(inputs).nodes(self.nodes).budget(self.budget);
@@ -149,6 +179,7 @@ impl LearningConfig {
             .personal(personal)
             .importance(self.importance)
             .outputs(outputs)
+            .series(series)
             .columns(self.columns)
             .target(self.target)
             .classes(self.classes))
@@ -188,6 +219,89 @@ impl LearningConfig {
         Ok(())
     }
 
+    /// How inputs follow from the time and from earlier rows, if they do; a row has `inputs` of its
+    /// own.
+    fn series(&self, inputs: usize) -> Result<Option<SeriesRule>, ConfigError> {
+        let time: Vec<String> =
+            self.time.split('+').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let CalendarChoice::Cycles(cycles) = &self.calendar else {
+            let names = Cycle::ALL.map(Cycle::name).join(", ");
+            let bound = format!(
+                "\"none\", or each once of {names}: a server has no data from which \"auto\" \
+                 could follow"
+            );
+            return Err(outside("learning.calendar", bound, "\"auto\""));
+        };
+        let calendar: Vec<String> = cycles.iter().map(|cycle| cycle.name().to_owned()).collect();
+        if !calendar.is_empty() && time.is_empty() {
+            let bound = "none where learning.time names no column";
+            return Err(outside("learning.calendar", bound, format!("{:?}", calendar.join(","))));
+        }
+        if self.horizon != 1 {
+            let bound = "1: nodes predict the next row";
+            return Err(outside("learning.horizon", bound, self.horizon));
+        }
+        if self.lags == 0 && !self.lagged.is_empty() {
+            let bound = "at least 1 where learning.lagged names columns";
+            return Err(outside("learning.lags", bound, self.lags));
+        }
+        if self.lags > 0 && !self.classes.is_empty() {
+            let bound = "0 where the target is a class: past classes can't be inputs";
+            return Err(outside("learning.lags", bound, self.lags));
+        }
+        let targets: Vec<&str> = self.targets().collect();
+        let mut known: HashSet<&str> = targets.iter().copied().collect();
+        known.extend(self.columns.iter().map(String::as_str));
+        known.extend(self.categories.keys().map(String::as_str));
+        if let Some(name) = time.iter().find(|name| !known.insert(name)) {
+            let bound = "columns that are neither inputs nor the target, each once";
+            return Err(outside("learning.time", bound, format!("{name:?}")));
+        }
+        let mut lagged = HashSet::new();
+        let is_other = |name: &String| {
+            targets.contains(&name.as_str())
+                || time.contains(name)
+                || self.categories.contains_key(name)
+        };
+        if let Some(name) = self.lagged.iter().find(|name| !lagged.insert(*name) || is_other(name))
+        {
+            let bound = "columns of numbers besides the target and the time, each once";
+            return Err(outside("learning.lagged", bound, format!("{name:?}")));
+        }
+        let past = self.lags.saturating_mul(targets.len() + self.lagged.len());
+        if inputs.saturating_add(past) > MAX_INPUTS {
+            let bound = format!(
+                "fewer: a sample has at most {MAX_INPUTS} inputs, and this many \
+                                 past values beside {inputs} columns are more"
+            );
+            return Err(outside("learning.lags", bound, self.lags));
+        }
+        let origin = match self.exogenous {
+            ExogenousName::Auto => self.lags > 0,
+            named => named == ExogenousName::Origin,
+        };
+        let lagged = self.lagged.clone();
+        let rule = SeriesRule { inputs, time, calendar, lags: self.lags, lagged, origin };
+        let is_needed = rule.lags > 0 || rule.origin || !rule.calendar.is_empty();
+        Ok(is_needed.then_some(rule))
+    }
+
+    /// The past of a column has its range, and a cycle that of a sine.
+    fn add_ranges(&mut self, rule: &SeriesRule, names: &[String]) {
+        let split = names.len() - Cycle::WIDTH * rule.calendar.len();
+        for name in &names[self.columns.len()..split] {
+            let source = name.rsplit_once(" -").and_then(|(source, _)| self.ranges.get(source));
+            if let Some(range) = source.copied() {
+                self.ranges.insert(name.clone(), range);
+            }
+        }
+        if !self.ranges.is_empty() {
+            self.ranges.extend(names[split..].iter().map(|name| (name.clone(), [-1.0, 1.0])));
+        }
+        // What only has a past is no input itself.
+        self.ranges.retain(|name, _| names.contains(name) || !rule.lagged.contains(name));
+    }
+
     fn inputs(&self) -> Result<usize, ConfigError> {
         let mut known = HashSet::new();
         if let Some(twice) = self.columns.iter().find(|column| !known.insert(*column)) {
@@ -207,6 +321,8 @@ impl LearningConfig {
             return Err(outside("learning.target", bound, format!("{:?}", self.target)));
         }
         match (self.columns.len(), self.inputs) {
+            // The past or the calendar alone.
+            (0, 0) if self.lags > 0 || self.calendar != CalendarChoice::Cycles(Vec::new()) => Ok(0),
             (0, 0) => {
                 let bound = "the names of a sample's inputs, or learning.inputs their number";
                 Err(outside("learning.columns", bound, "empty"))
@@ -354,6 +470,44 @@ mod tests {
                 format!("[learning]\ncolumns = [\"a\", \"sky\"]\n[learning.categories]\n{texts}");
             let message = plan(&changes, None).unwrap_err().to_string();
             assert!(message.contains("learning.categories") && message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_plan_says_how_inputs_follow_from_time_and_past() {
+        let known = plan(
+            "[learning]\ncolumns = [\"a\"]\ntarget = \"load\"\ntime = \"day+clock\"\nlags = 2\n\
+             lagged = [\"wind\"]\ncalendar = \"hour\"\nscaling = \"ranges\"\n\
+             [learning.ranges]\na = [0, 9]\nload = [0, 1]\nwind = [0, 5]",
+            None,
+        );
+        let known = known.unwrap();
+        let names = ["a", "load -1", "load -2", "wind -1", "wind -2", "hour sine", "hour cosine"];
+        assert_eq!(
+            (&known.config().columns[..], known.inputs()),
+            (&names.map(str::to_owned)[..], 7)
+        );
+        let rule = known.config().series.clone().unwrap();
+        assert_eq!(
+            (rule.inputs, rule.time, rule.origin),
+            (1, vec!["day".into(), "clock".into()], true)
+        );
+        for (text, parts) in [
+            ("calendar = \"auto\"", ["learning.calendar", "hour, weekday, yearday"]),
+            ("calendar = \"hours\"", ["learning.calendar", "hour, weekday, yearday"]),
+            ("calendar = \"hour\"", ["learning.calendar", "learning.time"]),
+            ("lags = 10001", ["learning.lags", "10000"]),
+            ("lags = 10000", ["learning.lags", "at most 10000 inputs"]),
+            ("lags = 1\nhorizon = 2", ["learning.horizon", "1"]),
+            ("lagged = [\"b\"]", ["learning.lags", "at least 1"]),
+            ("lags = 1\nlagged = [\"y\"]", ["learning.lagged", "\"y\""]),
+            ("lags = 1\nclasses = [\"no\", \"yes\"]", ["learning.lags", "class"]),
+            ("time = \"a\"\ncalendar = \"hour\"", ["learning.time", "\"a\""]),
+            ("exogenous = \"later\"", ["learning.exogenous", "origin"]),
+        ] {
+            let message = plan(&format!("[learning]\ncolumns = [\"a\"]\n{text}"), None);
+            let message = message.unwrap_err().to_string();
+            assert!(parts.iter().all(|part| message.contains(part)), "{text}: {message}");
         }
     }
 

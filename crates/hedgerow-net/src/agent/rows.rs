@@ -149,7 +149,8 @@ impl Header {
         }
         let shown = || format!("{:?}", shortened(header, 120));
         // Labels that come later have no inputs beside them.
-        if !is_row && !(roles.contains(&Role::Id) && roles.iter().any(is_label)) {
+        let is_late_label = roles.contains(&Role::Id) && roles.iter().any(is_label);
+        if !is_row && !is_late_label {
             return Err(BadRow::NoInputs { header: shown(), known: schema.known().to_owned() });
         }
         let missing = is_named.iter().enumerate().filter(|(_, is_named)| !**is_named);

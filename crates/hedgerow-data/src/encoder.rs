@@ -379,25 +379,11 @@ impl Encoder {
             if column != first {
                 self.joined.push(' ');
             }
-            match row.cell(column) {
-                // Without its time of day a row would be at midnight.
-                Cell::Missing => {
-                    return Err(DataError::BadTime(
-                        self.place(row.line(), Some(column)),
-                        String::new(),
-                    ));
-                }
-                Cell::Text(text) => self.joined.push_str(text),
-                Cell::Number(number) => {
-                    let text = number.to_string();
-                    self.joined.push_str(&text);
-                    // Beside a date, 17.30 is half past five.
-                    let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-                    if self.time.len() > 1 && decimals == 1 {
-                        self.joined.push('0');
-                    }
-                }
-            }
+            // Without its time of day a row would be at midnight.
+            let part = timestamp::part(row.cell(column), self.time.len()).ok_or_else(|| {
+                DataError::BadTime(self.place(row.line(), Some(column)), String::new())
+            })?;
+            self.joined.push_str(&part);
         }
         self.has_dates |= self.joined.trim().parse::<f64>().is_err();
         timestamp::parse(&self.joined).ok_or_else(|| {

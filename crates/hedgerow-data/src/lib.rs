@@ -42,6 +42,7 @@ pub mod file;
 pub mod folders;
 pub mod info;
 mod jsonl;
+pub mod live;
 mod packing;
 mod parquet;
 pub mod partition;

@@ -258,9 +258,7 @@ impl SampleStream {
             let labels = &labels[at * self.shape.labels..(at + 1) * self.shape.labels];
             let series = self.series.entry(owner).or_default();
             if series.next(&self.shape, inputs, lagged, labels, sample) {
-                let time = self.numbers.time;
-                let calendar = self.schema.calendar.iter();
-                sample.x.extend(calendar.flat_map(|cycle| cycle.inputs(time)));
+                self.schema.add_calendar(self.numbers.time, &mut sample.x);
                 sample.owner = owner;
                 (sample.row, sample.time) = (self.numbers.line, self.numbers.time);
                 return Ok(true);

@@ -53,6 +53,20 @@ pub struct TableSchema {
     pub format: Format,
 }
 
+/// The different names among the sources of inputs, and for each input the place of its source.
+pub fn grouped(sources: &[String]) -> (Vec<String>, Vec<usize>) {
+    let mut names: Vec<String> = Vec::new();
+    let group = |source: &String| {
+        let known = names.iter().position(|name| name == source);
+        known.unwrap_or_else(|| {
+            names.push(source.clone());
+            names.len() - 1
+        })
+    };
+    let group_of = sources.iter().map(group).collect();
+    (names, group_of)
+}
+
 /// A column that is an input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -174,6 +188,11 @@ impl TableSchema {
     /// Numbers in a sample, d.
     pub fn width(&self) -> usize {
         self.shape().width() + Cycle::WIDTH * self.calendar.len()
+    }
+
+    /// Adds the inputs that the calendar has at a time.
+    pub(super) fn add_calendar(&self, time: f64, x: &mut Vec<f32>) {
+        x.extend(self.calendar.iter().flat_map(|cycle| cycle.inputs(time)));
     }
 
     /// Whether samples depend on earlier rows.

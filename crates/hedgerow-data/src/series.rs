@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::columns::Exogenous;
 use super::samples::Sample;
 
@@ -46,14 +48,14 @@ impl Shape {
 }
 
 /// The last rows of one series.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Series {
     past: VecDeque<PastRow>,
     /// The latest of each label that isn't missing; NaN if there is none.
     known: Vec<f32>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct PastRow {
     inputs: Vec<f32>,
     lagged: Vec<f32>,
@@ -72,12 +74,8 @@ impl Series {
         labels: &[f32],
         sample: &mut Sample,
     ) -> bool {
+        let is_ready = self.peek(shape, inputs, labels, sample);
         let history = shape.history();
-        let is_ready = self.past.len() == history;
-        self.known.resize(labels.len(), f32::NAN);
-        if is_ready {
-            self.write(shape, inputs, labels, sample);
-        }
         let new = labels.iter().zip(&mut self.known).filter(|(label, _)| !label.is_nan());
         new.for_each(|(label, known)| *known = *label);
         if history > 0 {
@@ -95,6 +93,48 @@ impl Series {
             self.past.push_front(latest);
         }
         is_ready
+    }
+
+    /// Writes the sample of a row and returns true, unless there is too little past yet. The row
+    /// doesn't become part of the past.
+    pub(super) fn peek(
+        &mut self,
+        shape: &Shape,
+        inputs: &[f32],
+        labels: &[f32],
+        sample: &mut Sample,
+    ) -> bool {
+        self.known.resize(labels.len(), f32::NAN);
+        let is_ready = self.past.len() == shape.history();
+        if is_ready {
+            self.write(shape, inputs, labels, sample);
+        }
+        is_ready
+    }
+
+    /// Rows of the past.
+    pub(super) fn len(&self) -> usize {
+        self.past.len()
+    }
+
+    /// Sets the labels of an earlier row; 0 is the latest.
+    pub(super) fn set_labels(&mut self, row: usize, labels: &[f32]) {
+        if let Some(past) = self.past.get_mut(row) {
+            past.labels.copy_from_slice(labels);
+        }
+    }
+
+    /// Whether it can be the past of such a series.
+    pub(super) fn fits(&self, shape: &Shape) -> bool {
+        let inputs = if shape.exogenous == Exogenous::Origin { shape.inputs } else { 0 };
+        let is_row = |row: &PastRow| {
+            let PastRow { inputs: own, lagged, labels, known } = row;
+            [own.len(), lagged.len(), labels.len(), known.len()]
+                == [inputs, shape.lagged, shape.labels, shape.labels]
+        };
+        self.past.len() <= shape.history()
+            && self.known.len() <= shape.labels
+            && self.past.iter().all(is_row)
     }
 
     fn write(&self, shape: &Shape, inputs: &[f32], labels: &[f32], sample: &mut Sample) {

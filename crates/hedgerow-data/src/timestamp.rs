@@ -1,7 +1,11 @@
 //! Time stamps in the usual notations, as seconds. Only their order and distance matter: a time
 //! without an offset is taken as UTC.
 
+use std::borrow::Cow;
+
 use time::{Date, Month};
+
+use super::rows::Cell;
 
 /// The Julian day number of the first of January 1970.
 const JULIAN_DAY_OF_1970: i32 = 2_440_588;
@@ -9,7 +13,7 @@ const JULIAN_DAY_OF_1970: i32 = 2_440_588;
 /// Seconds since the first of January 1970: `2013-03-01 17:00:00`, `2013-03-01T17:00:00Z`,
 /// `2013-03-01T18:00:00+01:00`, `10/03/2004 18.00.00` (day first), `2013 3 1 0`, or a plain number,
 /// which is taken as it is. `None` for a text that is no time.
-pub(crate) fn parse(text: &str) -> Option<f64> {
+pub fn parse(text: &str) -> Option<f64> {
     let text = text.trim();
     if let Ok(number) = text.parse::<f64>() {
         return number.is_finite().then_some(number);
@@ -43,6 +47,24 @@ pub(crate) fn parse(text: &str) -> Option<f64> {
     let date = Date::from_calendar_date(year as i32, month, u8::try_from(day).ok()?).ok()?;
     let seconds = (hour * 3600 + minute * 60 + second) as f64 + fraction;
     Some(f64::from(date.to_julian_day() - JULIAN_DAY_OF_1970) * 86400.0 + seconds - east)
+}
+
+/// The text of a cell as a part of a time that has `columns` columns, which blanks join; none if it
+/// is missing.
+pub fn part(cell: Cell<'_>, columns: usize) -> Option<Cow<'_, str>> {
+    match cell {
+        Cell::Missing => None,
+        Cell::Text(text) => Some(Cow::Borrowed(text)),
+        Cell::Number(number) => {
+            let mut text = number.to_string();
+            // Beside a date, 17.30 is half past five.
+            let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+            if columns > 1 && decimals == 1 {
+                text.push('0');
+            }
+            Some(Cow::Owned(text))
+        }
+    }
 }
 
 /// A time as it is written: `2013-03-01T17:00:00`, with a fraction if it has one; empty if it is

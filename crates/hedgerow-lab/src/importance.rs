@@ -1,6 +1,8 @@
 //! [`ImportanceCourse`]: the importance of columns over time, in windows whose number is bounded
 //! for runs of any length.
 
+use hedgerow_data::schema::grouped;
+
 use crate::results::{ColumnImportance, ImportanceResult};
 
 /// Windows are joined in pairs whenever there are so many.
@@ -29,16 +31,7 @@ pub(crate) fn groups(sources: &[String], inputs: usize) -> (Vec<String>, Vec<usi
     if sources.len() != inputs {
         return ((1..=inputs).map(|input| format!("x{input}")).collect(), (0..inputs).collect());
     }
-    let mut names: Vec<String> = Vec::new();
-    let group = |source: &String| {
-        let known = names.iter().position(|name| name == source);
-        known.unwrap_or_else(|| {
-            names.push(source.clone());
-            names.len() - 1
-        })
-    };
-    let group_of = sources.iter().map(group).collect();
-    (names, group_of)
+    grouped(sources)
 }
 
 impl ImportanceCourse {

@@ -119,14 +119,15 @@ impl Model {
     }
 
     fn empty(plan: &Plan) -> Self {
-        let columns = &plan.config().columns;
-        let targets = target_names(plan).filter(|_| !columns.is_empty());
+        let config = plan.config();
+        let has_names = !config.columns.is_empty() && target_names(plan).is_some();
         Self {
             run: String::new(),
             round: 1,
             broadcasts: Vec::new(),
             scale: None,
-            schema: targets.map(|targets| plain_schema(plan, columns, targets)),
+            // A plan whose columns make no sense has no nodes.
+            schema: has_names.then(|| TableSchema::of_plan(config).ok()).flatten(),
             nodes: Vec::new(),
             card: Card::default(),
             software: format!("hedgerow {}", env!("CARGO_PKG_VERSION")),

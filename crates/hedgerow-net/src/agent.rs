@@ -11,6 +11,7 @@ pub mod follow;
 pub mod http;
 pub mod input;
 pub mod lines;
+mod local;
 mod object;
 pub mod output;
 pub mod rows;

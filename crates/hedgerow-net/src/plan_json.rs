@@ -2,6 +2,7 @@
 
 use hedgerow::method::{MethodInfo, find};
 use hedgerow::{Plan, PlanConfig, PlanError};
+use hedgerow_data::schema::TableSchema;
 use serde::Deserialize;
 
 /// Methods beside the built-in ones.
@@ -16,6 +17,9 @@ pub enum ReadPlanError {
     /// The configuration makes no sense.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// Rows can't become its inputs.
+    #[error("the learning configuration makes no sense: {0}")]
+    Columns(String),
     /// The server's messages are those of an older version.
     #[error(
         "the server sends messages of {method} in revision {found}, and this node reads revision \
@@ -33,7 +37,9 @@ pub enum ReadPlanError {
 
 /// Reads what [`plan_to_json`] wrote. `others` are methods beside the built-in ones.
 pub fn plan_from_json(json: &str, others: OtherMethods<'_>) -> Result<Plan, ReadPlanError> {
-    Ok(Plan::with_methods(serde_json::from_str::<PlanConfig>(json)?, others)?)
+    let plan = Plan::with_methods(serde_json::from_str::<PlanConfig>(json)?, others)?;
+    TableSchema::of_plan(plan.config()).map_err(ReadPlanError::Columns)?;
+    Ok(plan)
 }
 
 /// Reads the plan that a server sent. Its messages have to be of the revision that this program

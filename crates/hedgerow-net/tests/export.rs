@@ -289,7 +289,7 @@ fn the_state_file_of_a_node_has_its_own_model() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("meter-17.state");
         let (file, _) = StateFile::open(&path, "meter-17", &[]).unwrap();
-        file.save(node, None)().unwrap();
+        file.save(node, None, None)().unwrap();
         // While the node runs.
         let model = model_of(&path).unwrap();
         assert_eq!((model.run(), model.round(), model.is_shared()), ("r", node.round(), false));

@@ -9,6 +9,7 @@ mod export;
 mod fuzz;
 mod generated;
 mod identity;
+mod live_rows;
 mod node;
 mod node_http;
 mod node_messages;

@@ -318,6 +318,12 @@ impl Node {
         }
         let reply = self.answered(self.ask(py, Question::Plan)?)?;
         let plan = Plan::from_json(reply.as_str().unwrap_or_default())?;
+        if plan.0.config().series.is_some() {
+            return Err(errors::value(
+                "a node in Python takes all inputs of a sample, but this federation makes some of \
+                 the time or of earlier rows: use `hedgerow join`",
+            ));
+        }
         Ok(self.plan.get_or_init(|| plan).clone())
     }
 

@@ -30,7 +30,7 @@ use crate::method::{
 use crate::own_layer::{MAX_OWN_FEATURES, OwnLayer};
 use crate::scaling::{NodeScaling, Rescaling, Scale, ServerScaling};
 
-pub use config::{PlanConfig, Scaling};
+pub use config::{PlanConfig, Scaling, SeriesRule};
 
 /// Everything that a federation agrees on. Clones share it.
 ///

@@ -271,13 +271,3 @@ fn a_sensor_that_dies_is_seen_at_the_server() {
     assert!(before[0] > before[1] && before[1] > 0.2, "{before:?}");
     assert!(after[0].abs() < before[0] / 5.0 && after[1] > 0.2, "{before:?} {after:?}");
 }
-
-#[test]
-fn groups_are_named_after_their_columns() {
-    let names = |config: PlanConfig| Plan::new(config).unwrap().group_names().join(" ");
-    assert_eq!(names(config("gr", 3)), "x1 x2 x3");
-    let columns = ["a", "sky=clear", "sky=rain", "b"].map(String::from).to_vec();
-    let named = config("gr", 4).columns(columns);
-    assert_eq!(names(named.clone()), "a sky=clear sky=rain b");
-    assert_eq!(names(named.column_groups(vec![0, 1, 1, 2])), "a sky b");
-}

@@ -2,11 +2,14 @@
 
 use axum::http::StatusCode;
 use hedgerow::node::BadInput;
+use hedgerow_data::live::NoSample;
+use hedgerow_data::schema::TableSchema;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::driver::{Agent, LocalNode};
+use super::driver::Agent;
 use super::http::{Question, Reply};
+use super::local::{LocalNode, Refused, Taken};
 use super::sample::{BadRow, Sample, Schema};
 use crate::plan_json::plan_to_json;
 
@@ -75,7 +78,8 @@ impl Agent {
             Samples::One(sample) => reply_to(node, &sample),
             Samples::Many(samples) => {
                 let answers = samples.iter().map(|sample| {
-                    answer_to(node, sample).unwrap_or_else(|bad| trouble_with(sample, &bad, &label))
+                    let answer = answer_to(node, sample).map(|(_, answer)| answer);
+                    answer.unwrap_or_else(|bad| trouble_with(sample, &bad, &label))
                 });
                 Reply::ok(Value::Array(answers.collect()))
             }
@@ -85,11 +89,11 @@ impl Agent {
     }
 
     fn status(&self) -> Value {
-        let node = self.node.as_ref().map(|LocalNode { node, unseen_texts, .. }| {
+        let node = self.node.as_ref().map(|LocalNode { node, unseen_texts, series, .. }| {
             let (tally, (pending, held)) = (node.tally(), node.waiting());
             let config = node.plan().config();
             let unit = node.importance_unit();
-            let names = node.plan().group_names();
+            let names = TableSchema::group_names(node.plan());
             let importance = node.importance().iter().enumerate().map(|(place, group)| {
                 json!({
                     "column": names.get(place),
@@ -107,6 +111,7 @@ impl Agent {
                 "target": config.target,
                 "classes": config.classes,
                 "inputs": config.inputs,
+                "inputs_are": series.schema().describe(),
                 "round": node.round(),
                 "scaled": node.is_scaled(),
                 "samples": tally.samples,
@@ -134,6 +139,8 @@ impl Agent {
             "node": node,
             "lines": self.counts.lines,
             "bad_lines": self.counts.bad_lines,
+            "bad_times": self.counts.bad_times,
+            "waiting_lines": self.counts.waiting_lines,
             "requests": self.counts.requests,
             "message_bytes_up": self.counts.message_bytes_up,
             "message_bytes_down": self.counts.message_bytes_down,
@@ -215,7 +222,7 @@ fn check(wish: Wish, sample: &Sample) -> Result<(), BadRequest> {
 
 fn reply_to(node: &mut LocalNode, sample: &Sample) -> Reply {
     match answer_to(node, sample) {
-        Ok(answer) => Reply::ok(answer),
+        Ok((status, body)) => Reply { status, body },
         Err(bad) => {
             let body = trouble_with(sample, &bad, &node.schema.label());
             Reply { status: status_of(&bad), body }
@@ -223,31 +230,48 @@ fn reply_to(node: &mut LocalNode, sample: &Sample) -> Reply {
     }
 }
 
-fn answer_to(node: &mut LocalNode, sample: &Sample) -> Result<Value, BadInput> {
-    let mut answer = json!(node.take(sample)?);
+fn answer_to(node: &mut LocalNode, sample: &Sample) -> Result<(StatusCode, Value), Refused> {
+    // Without a label, and without an id that one could come with later.
+    let is_question = sample.y.is_none() && sample.id.is_none();
+    let (status, mut answer) = match node.take(sample, is_question)? {
+        Taken::Predicted(predicted) => (StatusCode::OK, json!(predicted)),
+        Taken::Waits(rows) => {
+            let message = NoSample::Waits { rows }.to_string();
+            (StatusCode::ACCEPTED, json!({ "waits_for_rows": rows, "message": message }))
+        }
+    };
     if let Some(id) = &sample.id {
         answer["id"] = id.as_str().into();
     }
-    Ok(answer)
+    Ok((status, answer))
 }
 
-fn trouble_with(sample: &Sample, bad: &BadInput, label: &str) -> Value {
+fn trouble_with(sample: &Sample, bad: &Refused, label: &str) -> Value {
     let field = match bad {
-        BadInput::WrongLength { .. } => "x",
-        BadInput::UnknownId { .. } | BadInput::RepeatedId { .. } | BadInput::LongId { .. } => "id",
-        _ => label,
+        Refused::Row(NoSample::Waits { .. }) => None,
+        Refused::Row(_) => Some("time"),
+        Refused::Input(BadInput::WrongLength { .. }) => Some("x"),
+        Refused::Input(
+            BadInput::UnknownId { .. } | BadInput::RepeatedId { .. } | BadInput::LongId { .. },
+        ) => Some("id"),
+        Refused::Input(_) => Some(label),
     };
-    let mut trouble = json!({ "error": bad.to_string(), "field": field });
+    let mut trouble = json!({ "error": bad.to_string() });
+    if let Some(field) = field {
+        trouble["field"] = field.into();
+    }
     if let Some(id) = &sample.id {
         trouble["id"] = id.as_str().into();
     }
     trouble
 }
 
-fn status_of(bad: &BadInput) -> StatusCode {
+fn status_of(bad: &Refused) -> StatusCode {
     match bad {
-        BadInput::UnknownId { .. } => StatusCode::NOT_FOUND,
-        BadInput::RepeatedId { .. } => StatusCode::CONFLICT,
+        Refused::Input(BadInput::UnknownId { .. }) => StatusCode::NOT_FOUND,
+        Refused::Input(BadInput::RepeatedId { .. }) | Refused::Row(NoSample::Waits { .. }) => {
+            StatusCode::CONFLICT
+        }
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }

@@ -1,12 +1,14 @@
 //! How an agent drives the session with its server.
 
 use hedgerow::Node;
+use hedgerow_data::schema::TableSchema;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use super::client::{ConnectError, Event};
 use super::config::Pace;
-use super::driver::{Agent, AgentError, LocalNode};
+use super::driver::{Agent, AgentError};
+use super::local::LocalNode;
 use super::rows::{Format, Rows};
 use super::sample::Schema;
 use super::state::StateError;
@@ -99,7 +101,7 @@ impl Agent {
         info!(run, number, method = ?plan.config().method, inputs = plan.inputs(), "a new node of the run");
         let mut node = plan.node(*number);
         node.set_run(run);
-        self.node = Some(self.with_schema(node));
+        self.node = Some(self.with_schema(node)?);
         self.run.send_replace(run.clone());
         (self.is_restored, self.has_begun) = (false, false);
         self.saving.is_due = true;
@@ -107,12 +109,15 @@ impl Agent {
         Ok(())
     }
 
-    pub(super) fn with_schema(&mut self, mut node: Node) -> LocalNode {
+    pub(super) fn with_schema(&mut self, mut node: Node) -> Result<LocalNode, StateError> {
         // In step, samples before the first scale only make the scale, as in a simulation.
         node.hold_unscaled(self.settings.samples.pace != Pace::Round);
         node.set_level(self.settings.samples.interval);
-        let schema =
-            Schema::new(node.plan(), self.settings.samples.others, &self.settings.samples.missing);
+        // Plans were checked when they came; a file may say anything.
+        let table = TableSchema::of_plan(node.plan().config());
+        let table = table.map_err(|reason| self.file.unfit(reason))?;
+        let samples = &self.settings.samples;
+        let schema = Schema::new(node.plan(), &table, samples.others, &samples.missing);
         let format = self.settings.samples.format;
         let header = self.header.take().or_else(|| self.rows.header().map(<[u8]>::to_vec));
         if let Some(header) = header.filter(|_| format != Format::Json) {
@@ -124,7 +129,9 @@ impl Agent {
                 }
             }
         }
-        LocalNode::new(node, schema)
+        let local = LocalNode::new(node, schema, table);
+        local.tell_inputs();
+        Ok(local)
     }
 
     fn hear(&mut self, (message, bytes): Received) {

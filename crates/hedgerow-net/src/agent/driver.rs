@@ -4,8 +4,6 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hedgerow::Node;
-use hedgerow::node::BadInput;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
@@ -17,16 +15,16 @@ use super::dialogue::ServerLink;
 use super::http::Asked;
 use super::input::Input;
 use super::lines::Line;
-use super::output::{Output, Predicted, Written};
+use super::local::{LocalNode, Taken};
+use super::output::{Output, Written};
 use super::rows::Rows;
-use super::sample::{BadRow, Sample, Schema};
+use super::sample::BadRow;
 use super::saving::Saving;
-use super::state::{Reading, StateError, StateFile};
+use super::state::{Reading, StateError, StateFile, StoredNode};
 use crate::file::FileError;
 use crate::plan_json::OtherMethods;
 use crate::session::NodeSession;
 use crate::transport::counted::Traffic;
-use hedgerow_data::text::excerpt;
 
 /// How long the node waits for its stream to end.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(2);
@@ -92,10 +90,10 @@ pub async fn run(
     let Parts { dial, security, input, output, asked, methods } = parts;
     settings.state.path = settings.state_path(security.name());
     let (file, kept) = StateFile::open(&settings.state.path, security.name(), methods)?;
-    let (node, reading) = kept.unzip();
-    let reading = reading.flatten().filter(|reading| reading.path == settings.samples.path);
-    let (run, current) =
-        watch::channel(node.as_ref().map_or(String::new(), |node| node.run().to_owned()));
+    let run_of = |kept: &StoredNode| kept.node.run().to_owned();
+    let (run, current) = watch::channel(kept.as_ref().map(run_of).unwrap_or_default());
+    let reading = kept.as_ref().and_then(|kept| kept.reading.clone());
+    let reading = reading.filter(|reading| reading.path == settings.samples.path);
     let traffic = Arc::new(Traffic::default());
     let input = input(reading.as_ref());
     settings.samples.pace = settle_pace(settings.samples.pace, &input);
@@ -106,7 +104,7 @@ pub async fn run(
         counts: Counts::default(),
         traffic: Arc::clone(&traffic),
         began: Instant::now(),
-        is_restored: node.is_some(),
+        is_restored: kept.is_some(),
         has_begun: false,
         has_input_ended: matches!(input, Input::None),
         input,
@@ -120,14 +118,19 @@ pub async fn run(
         saving: Saving::default(),
         settings,
     };
-    if let Some(node) = node {
+    if let Some(StoredNode { node, past, .. }) = kept {
         info!(
             run = node.run(),
             round = node.round(),
             samples = node.tally().samples,
             "the node goes on"
         );
-        agent.node = Some(agent.with_schema(node));
+        let mut local = agent.with_schema(node)?;
+        if let Some(past) = past {
+            let unfit = |reason| agent.file.unfit(reason);
+            local.series.restore(&past).map_err(unfit)?;
+        }
+        agent.node = Some(local);
     }
     let server = agent.settings.server.clone();
     let client = Client::new(dial, security, server, current, traffic, methods);
@@ -162,57 +165,6 @@ pub(super) struct Agent {
     pub(super) saving: Saving,
 }
 
-/// The node, which exists once the server or a state file has told what is learned.
-pub(super) struct LocalNode {
-    pub(super) node: Node,
-    pub(super) schema: Schema,
-    /// Inputs that some sample did not name, so that each is logged once.
-    is_told_absent: Vec<bool>,
-    /// Texts that the federation doesn't know, so far.
-    pub(super) unseen_texts: u64,
-    /// Uploads that were acknowledged before the last restart.
-    taken_before: u64,
-}
-
-impl LocalNode {
-    pub(super) fn new(node: Node, schema: Schema) -> Self {
-        let is_told_absent = vec![false; schema.inputs()];
-        let taken_before = node.tally().taken;
-        Self { node, schema, is_told_absent, unseen_texts: 0, taken_before }
-    }
-
-    /// Predicts or learns, as the sample asks.
-    pub(super) fn take(&mut self, sample: &Sample) -> Result<Predicted, BadInput> {
-        let node = &mut self.node;
-        let answer = match (&sample.id, &sample.x, &sample.y) {
-            (_, Some(x), Some(y)) => node.learn(x, y),
-            (None, Some(x), None) => node.predict(x),
-            (Some(id), Some(x), None) => node.predict_later(id, x),
-            (Some(id), None, Some(y)) => node.learn_by_id(id, y),
-            // Samples have inputs, or an id and a label.
-            (_, None, _) => Err(BadInput::WrongLength { expected: node.plan().inputs(), found: 0 }),
-        }?;
-        for position in &sample.absent {
-            let is_told = self
-                .is_told_absent
-                .get_mut(*position)
-                .is_none_or(|told| std::mem::replace(told, true));
-            if let Some(column) = self.schema.column(*position).filter(|_| !is_told) {
-                warn!("a sample has no {column:?}: it counts as missing, there and from here on");
-            }
-        }
-        for text in &sample.unseen {
-            self.unseen_texts += 1;
-            // Increasingly rarely.
-            if self.unseen_texts.is_power_of_two() {
-                let (text, unseen_texts) = (excerpt(text), self.unseen_texts);
-                warn!(unseen_texts, "{text:?} is no text that the federation knows");
-            }
-        }
-        Ok(self.schema.predicted(&self.node, &answer))
-    }
-}
-
 /// Counters since the agent began.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
@@ -221,6 +173,10 @@ pub(super) struct Counts {
     /// Lines whose label was learned, and those without one.
     pub(super) learned_lines: u64,
     pub(super) predicted_lines: u64,
+    /// Lines that only became part of the past.
+    pub(super) waiting_lines: u64,
+    /// Lines whose time is missing or can't be read.
+    pub(super) bad_times: u64,
     pub(super) requests: u64,
     pub(super) connections: u64,
     pub(super) message_bytes_up: u64,
@@ -360,6 +316,7 @@ impl Agent {
             bad_lines: bad,
             learned_lines: learned,
             predicted_lines: predicted,
+            waiting_lines: waited,
             ..
         } = self.counts;
         if learned + predicted == 0
@@ -379,10 +336,14 @@ impl Agent {
         }
         match (&self.input, learned + predicted) {
             (Input::None, _) => info!("nothing is read: the node leaves"),
+            (_, 0) if waited > 0 => {
+                warn!(lines, waited, "all rows wait for earlier ones: the node leaves");
+            }
             (_, 0) => warn!(lines, "the input had no samples: the node leaves"),
             _ => info!(
                 learned,
                 predicted,
+                waited,
                 refused = bad,
                 answers_taken = taken,
                 "all is done: the node leaves"
@@ -415,6 +376,7 @@ impl Agent {
                 return;
             }
             Err(bad) => {
+                self.counts.bad_times += u64::from(matches!(bad, BadRow::NotATime { .. }));
                 self.refuse_line(line, None, &bad);
                 // What has no header will never have one, but a file that is followed may be
                 // replaced.
@@ -424,20 +386,25 @@ impl Agent {
                 return;
             }
         };
-        match node.take(&sample) {
-            Ok(answer) => {
-                let id = sample.id.as_deref();
+        match node.take(&sample, false) {
+            Ok(taken) => {
                 let label = sample.y.as_ref().map(|labels| node.schema.shown(labels));
-                let count = match label {
-                    Some(_) => &mut self.counts.learned_lines,
-                    None => &mut self.counts.predicted_lines,
+                let (answer, waits_for_rows) = match taken {
+                    Taken::Predicted(answer) => (Some(answer), None),
+                    Taken::Waits(rows) => (None, Some(rows)),
+                };
+                let count = match (&answer, &label) {
+                    (None, _) => &mut self.counts.waiting_lines,
+                    (_, Some(_)) => &mut self.counts.learned_lines,
+                    (_, None) => &mut self.counts.predicted_lines,
                 };
                 *count += 1;
                 self.output.write(&Written {
                     line: line.number,
-                    id,
-                    answer: Some(answer),
+                    id: sample.id.as_deref(),
+                    answer,
                     label,
+                    waits_for_rows,
                     error: None,
                 });
             }
@@ -459,6 +426,7 @@ impl Agent {
             id,
             answer: None,
             label: None,
+            waits_for_rows: None,
             error: Some(reason),
         });
     }

@@ -58,6 +58,12 @@ fn read_value(schema: &Schema, column: &str, value: &RawValue) -> Result<f32, Ba
     }
 }
 
+/// The text that a JSON value is, if it is one.
+fn read_string(value: &RawValue) -> Result<Option<String>, BadRow> {
+    let is_text = value.get().starts_with('"');
+    is_text.then(|| serde_json::from_str(value.get()).map_err(not_an_object)).transpose()
+}
+
 /// The text that a JSON value of a column of text is; none if it is missing.
 fn read_text(schema: &Schema, column: &str, value: &RawValue) -> Result<Option<String>, BadRow> {
     let text = match value.get() {
@@ -111,6 +117,18 @@ impl Object<'_, '_> {
             Role::Labels if value.get() == "null" => self.builder.all_labels(key, None),
             Role::Labels if is_list => self.take_labels(key, value),
             Role::Labels => Err(not_a_number(key, value.get())),
+            Role::Lagged(place) => {
+                self.builder.lagged(place, key, read_value(self.schema, key, value)?)
+            }
+            Role::Time(part) => {
+                let text = read_string(value)?;
+                let text = text.as_deref().unwrap_or(value.get()).trim();
+                let cell = match value.get() {
+                    "null" => Cell::Missing,
+                    _ => self.schema.cell(text).unwrap_or(Cell::Text(text)),
+                };
+                self.builder.time(part, key, cell)
+            }
             Role::Id => self.take_id(value),
             Role::Other => self.schema.check_other(key),
         }
@@ -186,6 +204,8 @@ impl<'de> Visitor<'de> for Object<'_, '_> {
 mod tests {
     use hedgerow::PlanConfig;
     use proptest::prelude::*;
+
+    use hedgerow_data::schema::TableSchema;
 
     use super::super::sample::{MAX_ID, Others};
     use super::*;
@@ -304,7 +324,7 @@ mod tests {
     fn schema_of(config: PlanConfig) -> Schema {
         let columns = ["temperature", "wind"].map(String::from).to_vec();
         let plan = hedgerow::Plan::new(config.inputs(2).columns(columns)).unwrap();
-        Schema::new(&plan, Others::Refuse, &[])
+        Schema::new(&plan, &TableSchema::of_plan(plan.config()).unwrap(), Others::Refuse, &[])
     }
 
     #[test]

@@ -32,6 +32,9 @@ pub struct Written<'a> {
     /// The label that it had, or several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<Shown>,
+    /// Rows that must come before one like it makes a sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for_rows: Option<usize>,
     /// Why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use hedgerow_data::csv::LineReader;
 use hedgerow_data::rows::{BadNumber, Cell};
 use hedgerow_data::text::{excerpt, shortened};
+use hedgerow_data::timestamp;
 
 use super::lines::Line;
 use super::sample::{BadRow, Builder, Role, Sample, Schema, not_a_number, to_f32};
@@ -136,23 +137,29 @@ impl Header {
                     positions.for_each(|(_, position)| is_named[*position] = true);
                 }
                 Role::Other | Role::Inputs => schema.check_other(name)?,
-                Role::Label(_) | Role::Labels | Role::Id => {}
+                Role::Label(_) | Role::Labels | Role::Id | Role::Time(_) | Role::Lagged(_) => {}
             }
         }
+        let has_more = |(_, role): (&String, Role)| roles.contains(&role);
+        let is_row = inputs > 0
+            || schema.more_columns().any(has_more)
+            || (schema.inputs() == 0 && !roles.contains(&Role::Id) && roles.iter().any(is_label));
         if !schema.has_names() && inputs != schema.inputs() {
             return Err(BadRow::WrongInputs { expected: schema.inputs(), found: inputs });
         }
         let shown = || format!("{:?}", shortened(header, 120));
         // Labels that come later have no inputs beside them.
-        if inputs == 0 && !(roles.contains(&Role::Id) && roles.iter().any(is_label)) {
+        let is_late_label = roles.contains(&Role::Id) && roles.iter().any(is_label);
+        if !is_row && !is_late_label {
             return Err(BadRow::NoInputs { header: shown(), known: schema.known().to_owned() });
         }
         let missing = is_named.iter().enumerate().filter(|(_, is_named)| !**is_named);
         let missing: Vec<String> = missing
             .filter_map(|(input, _)| schema.column(input))
+            .chain(schema.more_columns().filter(|more| !has_more(*more)).map(|(name, _)| &name[..]))
             .map(|name| format!("{name:?}"))
             .collect();
-        if inputs > 0 && !missing.is_empty() {
+        if is_row && !missing.is_empty() {
             let missing = shortened(&missing.join(", "), 200);
             return Err(BadRow::MissingColumns { missing, header: shown() });
         }
@@ -174,7 +181,9 @@ impl Header {
         if let Some(id) = id {
             builder.id(Cow::Borrowed(id))?;
         }
-        let is_input = |role: &Role| matches!(role, Role::Input(_) | Role::Category);
+        let is_input = |role: &Role| {
+            matches!(role, Role::Input(_) | Role::Category | Role::Time(_) | Role::Lagged(_))
+        };
         let mut filled = (0..expected).filter(|position| is_input(&self.roles[*position]));
         // The row of a label that comes later has nothing but its id and itself.
         let is_label_alone = id.is_some() && filled.all(|position| cells[position].is_empty());
@@ -187,6 +196,15 @@ impl Header {
                 Role::Category if !is_label_alone => {
                     let text = read_text(&self.lines, name, &cells[position])?;
                     builder.category(name, text)?;
+                }
+                Role::Time(part) if !is_label_alone => {
+                    let text = &cells[position];
+                    let cell = self.lines.cell(text).unwrap_or(Cell::Text(text));
+                    builder.time(part, name, cell)?;
+                }
+                Role::Lagged(place) if !is_label_alone => {
+                    let value = read_cell(&self.lines, name, &cells[position])?;
+                    builder.lagged(place, name, value)?;
                 }
                 Role::Label(_) if schema.has_classes() => {
                     let class = read_class(&self.lines, &cells[position]);
@@ -224,12 +242,15 @@ fn read_class(lines: &LineReader, text: &str) -> Option<String> {
     }
 }
 
-/// Whether every cell is a number or missing, so that the row is no header.
+/// Whether every cell is a number, a time or missing, so that the row is no header.
 fn is_data(text: &[u8], schema: &Schema) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
     let mut lines = LineReader::under_header(text, schema.missing());
     lines.find_decimal(text);
-    lines.fields(text).all(|field| field.is_ok_and(|field| read_cell(&lines, "", &field).is_ok()))
+    let is_time = |text: &str| schema.times() > 0 && timestamp::parse(text).is_some();
+    lines.fields(text).all(|field| {
+        field.is_ok_and(|field| read_cell(&lines, "", &field).is_ok() || is_time(&field))
+    })
 }
 
 /// The text in a cell of a column of text; none if it is missing.
@@ -255,6 +276,8 @@ mod tests {
     use proptest::prelude::*;
 
     use hedgerow_data::csv::BadQuotes;
+
+    use hedgerow_data::schema::TableSchema;
 
     use super::super::sample::Others;
     use super::*;
@@ -349,7 +372,12 @@ mod tests {
             .columns(columns.to_vec())
             .target("y".to_owned());
         let plan = hedgerow::Plan::new(plan).unwrap();
-        let schema = Schema::new(&plan, Others::Refuse, &["-99".to_owned(), "gone".to_owned()]);
+        let schema = Schema::new(
+            &plan,
+            &TableSchema::of_plan(plan.config()).unwrap(),
+            Others::Refuse,
+            &["-99".to_owned(), "gone".to_owned()],
+        );
         let text = "temperature;sky;y\n2,5;rain;3\n-99; clear ;gone\n1;fog;3\n1;;3\n1;1;3\n";
         let rows = read_all(&schema, Format::Csv, text);
         let x = |row: usize| rows[row].as_ref().unwrap().as_ref().unwrap().x.clone().unwrap();

@@ -9,8 +9,9 @@ use hedgerow::node::Answer;
 use hedgerow::{Node, Plan};
 use hedgerow_data::csv::{BadQuotes, LineReader};
 use hedgerow_data::rows::{BadNumber, Cell, usual_markers};
-use hedgerow_data::schema::split_category;
+use hedgerow_data::schema::{TableSchema, split_category};
 use hedgerow_data::text::{excerpt, shortened};
+use hedgerow_data::timestamp;
 
 use super::output::{Ends, Predicted, Shown};
 
@@ -22,8 +23,13 @@ pub const MAX_ID: usize = 256;
 pub struct Sample {
     /// Which prediction it belongs to.
     pub id: Option<String>,
-    /// Inputs in the federation's order; NaN is missing.
+    /// Inputs of its row in the federation's order; NaN is missing. Those of the past and of the
+    /// calendar are not among them.
     pub x: Option<Vec<f32>>,
+    /// Columns whose past counts, besides the labels.
+    pub lagged: Vec<f32>,
+    /// The time in seconds, if the federation has one.
+    pub time: Option<f64>,
     /// The labels of all outputs: of several targets, or of a class.
     pub y: Option<Vec<f32>>,
     /// Inputs that were not named although others were. They are missing, or misspelt.
@@ -59,6 +65,17 @@ pub enum BadRow {
     #[error("column {column:?}: {value} is larger than {:e}", f32::MAX)]
     TooLarge {
         /// The column.
+        column: String,
+        /// What it is, shortened.
+        value: String,
+    },
+    /// A text that is no time, or none where one is needed.
+    #[error(
+        "column {column:?}: {value} is no time; times are written as 2026-03-01 17:00:00, \
+         2026-03-01T17:00:00Z, 01/03/2026 17:00 (day first) or seconds"
+    )]
+    NotATime {
+        /// The first column of the time.
         column: String,
         /// What it is, shortened.
         value: String,
@@ -176,6 +193,7 @@ impl BadRow {
             Self::NotText { column }
             | Self::NotANumber { column, .. }
             | Self::TooLarge { column, .. }
+            | Self::NotATime { column, .. }
             | Self::UnknownColumn { column, .. }
             | Self::UnknownClass { column, .. }
             | Self::Twice { column } => Some(column),
@@ -206,6 +224,10 @@ pub(super) enum Role {
     Label(usize),
     /// All labels in a list.
     Labels,
+    /// A column whose past counts, by its position.
+    Lagged(usize),
+    /// A column of the time, by its position.
+    Time(usize),
     Id,
     /// All inputs in a list.
     Inputs,
@@ -226,25 +248,37 @@ pub struct Schema {
     /// Names of the targets; one, if labels are classes.
     targets: Vec<String>,
     classes: Vec<String>,
+    /// Columns whose past counts, besides the targets.
+    lagged: Vec<String>,
+    /// Columns that make up the time.
+    time: Vec<String>,
     others: Others,
     /// For messages.
     known: String,
 }
 
 impl Schema {
-    /// The columns of a plan.
+    /// The columns of the rows of a plan, which mean what `table` says.
     /// `missing` are further texts that stand for missing values.
-    pub fn new(plan: &Plan, others: Others, missing: &[String]) -> Self {
+    pub fn new(plan: &Plan, table: &TableSchema, others: Others, missing: &[String]) -> Self {
         let config = plan.config();
-        let several = config.classes.is_empty() && plan.outputs() > 1;
-        let mut targets: Vec<&str> = vec![&config.target];
-        if several {
-            targets = config.target.split(',').collect();
-            // Without names, labels come in lists.
-            targets.resize(plan.outputs(), "");
+        let targets: Vec<&str> = table.targets.iter().map(String::as_str).collect();
+        let inputs = config.series.as_ref().map_or(config.inputs, |rule| rule.inputs);
+        let columns = config.columns.get(..inputs).unwrap_or_default();
+        let mut schema = Self::named(inputs, columns, &targets, others);
+        let more = table.time.iter().chain(&table.lagged);
+        let more: Vec<&String> = more.filter(|name| !columns.contains(name)).collect();
+        if !more.is_empty() {
+            let more = more.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            schema.known = shortened(&format!("{more}, {}", schema.known), 200);
         }
-        let schema = Self::named(plan.inputs(), &config.columns, &targets, others);
-        Self { classes: config.classes.clone(), ..schema }.with_missing(missing)
+        Self {
+            classes: config.classes.clone(),
+            lagged: table.lagged.clone(),
+            time: table.time.clone(),
+            ..schema
+        }
+        .with_missing(missing)
     }
 
     /// Columns with these names, or so many without.
@@ -287,6 +321,8 @@ impl Schema {
             cells: LineReader::under_header("", &[]),
             targets,
             classes: Vec::new(),
+            lagged: Vec::new(),
+            time: Vec::new(),
             others,
             known,
         }
@@ -314,7 +350,19 @@ impl Schema {
         self.categories.get(column)
     }
 
-    /// Numbers in a sample.
+    /// Columns that a row must have besides its inputs, with their roles.
+    pub(super) fn more_columns(&self) -> impl Iterator<Item = (&String, Role)> {
+        let time = self.time.iter().enumerate().map(|(place, name)| (name, Role::Time(place)));
+        let lagged = self.lagged.iter().map(|name| (name, self.role(name)));
+        time.chain(lagged)
+    }
+
+    /// How many columns make up the time.
+    pub(super) fn times(&self) -> usize {
+        self.time.len()
+    }
+
+    /// Numbers in a row.
     pub fn inputs(&self) -> usize {
         self.inputs
     }
@@ -389,7 +437,7 @@ impl Schema {
 
     /// Whether inputs have names.
     pub(super) fn has_names(&self) -> bool {
-        !self.positions.is_empty()
+        !self.positions.is_empty() || self.inputs == 0
     }
 
     /// What a name means. The federation's own names come before `x`, `y` and `id`.
@@ -402,6 +450,12 @@ impl Schema {
         }
         if let Some(target) = self.targets.iter().position(|target| name == target) {
             return Role::Label(target);
+        }
+        if let Some(place) = self.time.iter().position(|time| name == time) {
+            return Role::Time(place);
+        }
+        if let Some(place) = self.lagged.iter().position(|lagged| name == lagged) {
+            return Role::Lagged(place);
         }
         match name {
             "x" => Role::Inputs,
@@ -441,12 +495,22 @@ pub(super) struct Builder<'s> {
     has_labels: bool,
     /// Which inputs have been set; empty as long as none has.
     set: Vec<bool>,
+    /// The parts of the time that have come; empty if they are missing.
+    time: Vec<Option<String>>,
+    lagged: Vec<Option<f32>>,
 }
 
 impl<'s> Builder<'s> {
     pub(super) fn new(schema: &'s Schema) -> Self {
-        let labels = vec![None; schema.targets.len()];
-        Self { schema, sample: Sample::default(), labels, has_labels: false, set: Vec::new() }
+        Self {
+            schema,
+            sample: Sample::default(),
+            labels: vec![None; schema.targets.len()],
+            has_labels: false,
+            set: Vec::new(),
+            time: vec![None; schema.time.len()],
+            lagged: vec![None; schema.lagged.len()],
+        }
     }
 
     pub(super) fn input(
@@ -485,6 +549,54 @@ impl<'s> Builder<'s> {
         self.set = vec![true; numbers.len()];
         self.sample.x = Some(numbers);
         Ok(())
+    }
+
+    /// A part of the time.
+    pub(super) fn time(&mut self, at: usize, column: &str, cell: Cell<'_>) -> Result<(), BadRow> {
+        let part = timestamp::part(cell, self.time.len()).unwrap_or_default().into_owned();
+        match self.time[at].replace(part) {
+            None => Ok(()),
+            Some(_) => Err(BadRow::Twice { column: excerpt(column) }),
+        }
+    }
+
+    /// A column whose past counts.
+    pub(super) fn lagged(&mut self, at: usize, column: &str, value: f32) -> Result<(), BadRow> {
+        match self.lagged[at].replace(value) {
+            None => Ok(()),
+            Some(_) => Err(BadRow::Twice { column: excerpt(column) }),
+        }
+    }
+
+    /// Reads the time, and what the past needs. What comes with an id and labels alone is no row.
+    fn take_series(&mut self) -> Result<(), BadRow> {
+        let Self { schema, sample, time, lagged, .. } = self;
+        let has_more = time.iter().any(Option::is_some) || lagged.iter().any(Option::is_some);
+        let has_label = self.has_labels || self.labels.iter().any(Option::is_some);
+        let is_row = has_more || (schema.inputs == 0 && sample.id.is_none() && has_label);
+        if is_row && sample.x.is_none() {
+            self.set.resize(schema.inputs, false);
+            sample.x = Some(vec![f32::NAN; schema.inputs]);
+        }
+        let Some(x) = &sample.x else { return Ok(()) };
+        let value = |(name, value): (&String, &Option<f32>)| match schema.positions.get(name) {
+            Some(position) => x[*position],
+            None => value.unwrap_or(f32::NAN),
+        };
+        sample.lagged = schema.lagged.iter().zip(lagged.iter()).map(value).collect();
+        let Some(first) = schema.time.first() else { return Ok(()) };
+        let parts: Vec<&str> = time.iter().flatten().map(String::as_str).collect();
+        let joined = parts.join(" ");
+        // Without its time of day a row would be at midnight.
+        let is_whole = parts.len() == time.len() && parts.iter().all(|part| !part.is_empty());
+        sample.time = timestamp::parse(&joined).filter(|_| is_whole);
+        match sample.time {
+            Some(_) => Ok(()),
+            None => {
+                let value = format!("{:?}", excerpt(&joined));
+                Err(BadRow::NotATime { column: excerpt(first), value })
+            }
+        }
     }
 
     pub(super) fn label(&mut self, at: usize, column: &str, value: f32) -> Result<(), BadRow> {
@@ -533,6 +645,7 @@ impl<'s> Builder<'s> {
 
     pub(super) fn finish(mut self) -> Result<Sample, BadRow> {
         self.take_labels()?;
+        self.take_series()?;
         let Self { schema, mut sample, set, .. } = self;
         match (&sample.id, &sample.x, &sample.y) {
             (_, None, None) => Err(BadRow::Nothing),

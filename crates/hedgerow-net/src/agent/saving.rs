@@ -62,7 +62,7 @@ impl Agent {
         else {
             return;
         };
-        let write = self.file.save(&node.node, self.reading());
+        let write = self.file.save(&node.node, self.reading(), node.series.save());
         self.saving.is_due = false;
         self.saving.task = Some(tokio::task::spawn_blocking(write));
     }
@@ -79,7 +79,7 @@ impl Agent {
     pub(super) async fn save_at_last(&mut self) -> Result<(), FileError> {
         self.finish_saving().await;
         let node = self.node.as_ref().filter(|_| self.saving.is_due);
-        node.map_or(Ok(()), |node| self.file.save(&node.node, self.reading())())
+        node.map_or(Ok(()), |node| self.file.save(&node.node, self.reading(), node.series.save())())
     }
 }
 

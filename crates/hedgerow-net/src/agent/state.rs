@@ -80,7 +80,7 @@ pub struct Reading {
     pub header: Option<Vec<u8>>,
 }
 
-/// The content of the file.
+/// The content of the file. Behind it is the past of the node's rows, if samples need it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Body {
     name: String,
@@ -90,13 +90,10 @@ struct Body {
 }
 
 impl Body {
-    /// The content of a file.
-    fn read(path: &Path) -> Result<Self, StateError> {
-        let unfit = |error: postcard::Error| StateError::Unfit {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
-        postcard::from_bytes(&FORMAT.read(path)?.unwrap_or_default()).map_err(unfit)
+    /// The content of a file, and the past of the node's rows.
+    fn read(bytes: &[u8]) -> Result<(Self, Option<Vec<u8>>), String> {
+        let (body, past) = postcard::take_from_bytes(bytes).map_err(|error| error.to_string())?;
+        Ok((body, Some(past.to_vec()).filter(|past| !past.is_empty())))
     }
 
     /// The node in it, or what is wrong with it.
@@ -106,8 +103,15 @@ impl Body {
     }
 }
 
-/// A node, and its position in the input if that can be resumed.
-pub type StoredNode = (Node, Option<Reading>);
+/// What a file has.
+pub struct StoredNode {
+    /// The node.
+    pub node: Node,
+    /// Its position in the input, if that can be resumed.
+    pub reading: Option<Reading>,
+    /// The past of its rows, as [`LiveSeries`](hedgerow_data::live::LiveSeries) saves it.
+    pub past: Option<Vec<u8>>,
+}
 
 /// A node's file, locked.
 #[derive(Debug)]
@@ -134,8 +138,8 @@ impl StateFile {
     }
 
     fn restore(&self, body: &[u8], others: OtherMethods<'_>) -> Result<StoredNode, StateError> {
-        let unfit = |reason: String| StateError::Unfit { path: self.path.clone(), reason };
-        let body: Body = postcard::from_bytes(body).map_err(|error| unfit(error.to_string()))?;
+        let unfit = |reason: String| self.unfit(reason);
+        let (body, past) = Body::read(body).map_err(unfit)?;
         if body.name != self.name {
             return Err(StateError::OtherNode {
                 path: self.path.clone(),
@@ -144,24 +148,31 @@ impl StateFile {
             });
         }
         let node = body.node(others).map_err(unfit)?;
-        Ok((node, body.reading))
+        Ok(StoredNode { node, reading: body.reading, past })
+    }
+
+    /// The error that its content makes no sense.
+    pub(super) fn unfit(&self, reason: String) -> StateError {
+        StateError::Unfit { path: self.path.clone(), reason }
     }
 
     /// The node in a file and its name, without a lock: a running node replaces its file as a
     /// whole.
     pub fn peek(path: &Path) -> Result<(String, Node), StateError> {
-        let body = Body::read(path)?;
         let unfit = |reason: String| StateError::Unfit { path: path.to_owned(), reason };
+        let bytes = FORMAT.read(path)?.unwrap_or_default();
+        let (body, _) = Body::read(&bytes).map_err(unfit)?;
         let node = body.node(&[]).map_err(unfit)?;
         Ok((body.name, node))
     }
 
     /// Takes a snapshot of the node. The returned function writes it, completely or not at all, so
-    /// that the node needn't wait for the disk.
+    /// that the node needn't wait for the disk. `past` is that of its rows.
     pub fn save(
         &self,
         node: &Node,
         reading: Option<Reading>,
+        past: Option<Vec<u8>>,
     ) -> impl FnOnce() -> Result<(), FileError> + Send + use<> {
         let body = Body {
             name: self.name.clone(),
@@ -170,7 +181,8 @@ impl StateFile {
             reading,
         };
         // Writing to memory can't fail; an empty body would be refused when it is read.
-        let body = postcard::to_allocvec(&body).unwrap_or_default();
+        let mut body = postcard::to_allocvec(&body).unwrap_or_default();
+        body.extend(past.into_iter().flatten());
         let path = self.path.clone();
         move || FORMAT.write(&path, &body)
     }
@@ -183,7 +195,9 @@ impl StateFile {
         std::fs::metadata(path).map_err(missing)?;
         let _lock = Lock::take(path)?;
         let unfit = |reason: String| StateError::Unfit { path: path.to_owned(), reason };
-        let mut body = Body::read(path)?;
+        let bytes = FORMAT.read(path)?.unwrap_or_default();
+        // Earlier rows are samples, too.
+        let (mut body, _) = Body::read(&bytes).map_err(&unfit)?;
         let mut node = body.node(&[]).map_err(&unfit)?;
         let forgotten = node.forget_samples();
         body.node = node.save();

@@ -7,12 +7,15 @@ use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Kernel;
 use hedgerow::importance::ImportanceScope;
 use hedgerow::learning::{Classes, Loss};
+use hedgerow::limits::MAX_INPUTS;
 use hedgerow::method::{METHODS, MethodInfo, MethodSpec};
-use hedgerow::plan::Scaling;
+use hedgerow::plan::{Scaling, SeriesRule};
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::{Scale, ScaleKind};
 use hedgerow::{Plan, PlanConfig};
 use hedgerow_config::{ConfigError, KernelSection, Layer, LearningSection, Merged, within};
+use hedgerow_data::calendar::{CalendarChoice, Cycle};
+use hedgerow_data::schema::{TableSchema, grouped};
 use serde::Deserialize;
 
 use crate::plan_json::OtherMethods;
@@ -56,6 +59,18 @@ pub(crate) fn plan(
 /// Most texts of a column.
 const MOST_TEXTS: usize = 1000;
 
+/// The inputs that come from one source; empty if nothing is measured, or if each is alone.
+fn column_groups(config: &PlanConfig) -> Vec<usize> {
+    let table = TableSchema::of_plan(config).ok();
+    match table.filter(|_| config.importance != ImportanceScope::None) {
+        Some(table) => {
+            let (sources, group_of) = grouped(&table.sources());
+            if sources.len() < group_of.len() { group_of } else { Vec::new() }
+        }
+        None => Vec::new(),
+    }
+}
+
 /// The name of the input of a text in a column of text.
 fn category_input(column: &str, text: &str) -> String {
     format!("{column}={text}")
@@ -69,6 +84,13 @@ struct LearningConfig {
     inputs: usize,
     target: String,
     classes: Vec<String>,
+    time: String,
+    calendar: CalendarChoice,
+    #[serde(deserialize_with = "within::<0, 10_000, _, _>")]
+    lags: usize,
+    lagged: Vec<String>,
+    horizon: usize,
+    exogenous: ExogenousName,
     nodes: usize,
     budget: usize,
     scaling: ScalingName,
@@ -107,6 +129,15 @@ enum ScalingName {
     Ranges,
 }
 
+/// Which row the inputs of a row's own columns come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ExogenousName {
+    Auto,
+    SameRow,
+    Origin,
+}
+
 /// How many bits a number has, up and down or only up.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -137,22 +168,35 @@ impl LearningConfig {
                          that are numbers";
             return Err(outside("learning.personal", bound, true));
         }
-        let inputs = self.inputs()?;
+        let mut inputs = self.inputs()?;
+        let series = self.series(inputs)?;
+        if let Some(rule) = &series {
+            let targets: Vec<String> = self.targets().map(str::to_owned).collect();
+            inputs += rule.lags * (targets.len() + rule.lagged.len())
+                + Cycle::WIDTH * rule.calendar.len();
+            let names = TableSchema::input_names(&self.columns, rule, &targets);
+            self.add_ranges(rule, &names);
+            if rule.inputs == 0 || !self.columns.is_empty() {
+                self.columns = names;
+            }
+        }
         let method = self.method(config.kernels.len(), others)?;
         let scaling = self.scaling()?;
         let config = config.method(method).inputs(inputs).nodes(self.nodes).budget(self.budget);
         let outputs = if self.classes.is_empty() { self.targets().count() } else { 1 };
-        Ok(config
+        let config = config
             .seed(first_seed(self.seed))
             .scaling(scaling)
             .compression(self.compression())
             .personal(personal)
             .importance(self.importance)
-            .column_groups(self.column_groups())
             .outputs(outputs)
+            .series(series)
             .columns(self.columns)
             .target(self.target)
-            .classes(self.classes))
+            .classes(self.classes);
+        let groups = column_groups(&config);
+        Ok(config.column_groups(groups))
     }
 
     /// Puts an input for each text in the place of columns that hold text.
@@ -189,23 +233,87 @@ impl LearningConfig {
         Ok(())
     }
 
-    /// For the importance of columns, the inputs that come from one column of text; empty if there
-    /// are none, or if nothing is measured.
-    fn column_groups(&self) -> Vec<usize> {
-        if self.importance == ImportanceScope::None || self.categories.is_empty() {
-            return Vec::new();
+    /// How inputs follow from the time and from earlier rows, if they do; a row has `inputs` of its
+    /// own.
+    fn series(&self, inputs: usize) -> Result<Option<SeriesRule>, ConfigError> {
+        let time: Vec<String> =
+            self.time.split('+').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let CalendarChoice::Cycles(cycles) = &self.calendar else {
+            let names = Cycle::ALL.map(Cycle::name).join(", ");
+            let bound = format!(
+                "\"none\", or each once of {names}: a server has no data from which \"auto\" \
+                 could follow"
+            );
+            return Err(outside("learning.calendar", bound, "\"auto\""));
+        };
+        let calendar: Vec<String> = cycles.iter().map(|cycle| cycle.name().to_owned()).collect();
+        if !calendar.is_empty() && time.is_empty() {
+            let bound = "none where learning.time names no column";
+            return Err(outside("learning.calendar", bound, format!("{:?}", calendar.join(","))));
         }
-        let mut groups = Vec::new();
-        let mut before = None;
-        for column in &self.columns {
-            // The inputs of a column of text stand together.
-            let text_column = column.split_once('=').map(|(source, _)| source);
-            let is_same = text_column.is_some() && text_column == before;
-            let last = groups.last().map_or(0, |last| last + usize::from(!is_same));
-            groups.push(last);
-            before = text_column;
+        if self.horizon != 1 {
+            let bound = "1: nodes predict the next row";
+            return Err(outside("learning.horizon", bound, self.horizon));
         }
-        groups
+        if self.lags == 0 && !self.lagged.is_empty() {
+            let bound = "at least 1 where learning.lagged names columns";
+            return Err(outside("learning.lags", bound, self.lags));
+        }
+        if self.lags > 0 && !self.classes.is_empty() {
+            let bound = "0 where the target is a class: past classes can't be inputs";
+            return Err(outside("learning.lags", bound, self.lags));
+        }
+        let targets: Vec<&str> = self.targets().collect();
+        let mut known: HashSet<&str> = targets.iter().copied().collect();
+        known.extend(self.columns.iter().map(String::as_str));
+        known.extend(self.categories.keys().map(String::as_str));
+        if let Some(name) = time.iter().find(|name| !known.insert(name)) {
+            let bound = "columns that are neither inputs nor the target, each once";
+            return Err(outside("learning.time", bound, format!("{name:?}")));
+        }
+        let mut lagged = HashSet::new();
+        let is_other = |name: &String| {
+            targets.contains(&name.as_str())
+                || time.contains(name)
+                || self.categories.contains_key(name)
+        };
+        if let Some(name) = self.lagged.iter().find(|name| !lagged.insert(*name) || is_other(name))
+        {
+            let bound = "columns of numbers besides the target and the time, each once";
+            return Err(outside("learning.lagged", bound, format!("{name:?}")));
+        }
+        let past = self.lags.saturating_mul(targets.len() + self.lagged.len());
+        if inputs.saturating_add(past) > MAX_INPUTS {
+            let bound = format!(
+                "fewer: a sample has at most {MAX_INPUTS} inputs, and this many \
+                                 past values beside {inputs} columns are more"
+            );
+            return Err(outside("learning.lags", bound, self.lags));
+        }
+        let origin = match self.exogenous {
+            ExogenousName::Auto => self.lags > 0,
+            named => named == ExogenousName::Origin,
+        };
+        let lagged = self.lagged.clone();
+        let rule = SeriesRule { inputs, time, calendar, lags: self.lags, lagged, origin };
+        let is_needed = rule.lags > 0 || rule.origin || !rule.calendar.is_empty();
+        Ok(is_needed.then_some(rule))
+    }
+
+    /// The past of a column has its range, and a cycle that of a sine.
+    fn add_ranges(&mut self, rule: &SeriesRule, names: &[String]) {
+        let split = names.len() - Cycle::WIDTH * rule.calendar.len();
+        for name in &names[self.columns.len()..split] {
+            let source = name.rsplit_once(" -").and_then(|(source, _)| self.ranges.get(source));
+            if let Some(range) = source.copied() {
+                self.ranges.insert(name.clone(), range);
+            }
+        }
+        if !self.ranges.is_empty() {
+            self.ranges.extend(names[split..].iter().map(|name| (name.clone(), [-1.0, 1.0])));
+        }
+        // What only has a past is no input itself.
+        self.ranges.retain(|name, _| names.contains(name) || !rule.lagged.contains(name));
     }
 
     fn inputs(&self) -> Result<usize, ConfigError> {
@@ -227,6 +335,8 @@ impl LearningConfig {
             return Err(outside("learning.target", bound, format!("{:?}", self.target)));
         }
         match (self.columns.len(), self.inputs) {
+            // The past or the calendar alone.
+            (0, 0) if self.lags > 0 || self.calendar != CalendarChoice::Cycles(Vec::new()) => Ok(0),
             (0, 0) => {
                 let bound = "the names of a sample's inputs, or learning.inputs their number";
                 Err(outside("learning.columns", bound, "empty"))
@@ -378,19 +488,21 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_of_a_column_are_one_group_of_importance() {
+    fn inputs_of_one_source_are_one_group_of_importance() {
         let of = |importance: &str| {
             let changes = format!(
                 "[learning]\ncolumns = [\"a\", \"sky\", \"kind\", \"b\"]\n\
-                 importance = \"{importance}\"\n[learning.categories]\n\
+                 importance = \"{importance}\"\ntime = \"when\"\ncalendar = \"hour\"\nlags = 2\n\
+                 [learning.categories]\n\
                  sky = [\"clear\", \"light rain\"]\nkind = [\"one\", \"two\", \"three\"]"
             );
             plan(&changes, None).unwrap()
         };
         for importance in ["local", "shared"] {
             let plan = of(importance);
-            assert_eq!(plan.config().column_groups, [0, 1, 1, 2, 2, 2, 3]);
-            assert_eq!(plan.group_names(), ["a", "sky", "kind", "b"]);
+            assert_eq!(plan.config().column_groups, [0, 1, 1, 2, 2, 2, 3, 4, 4, 5, 5]);
+            let names = TableSchema::group_names(&plan);
+            assert_eq!(names, ["a", "sky", "kind", "b", "past of y", "hour of when"]);
         }
         assert!(of("none").config().column_groups.is_empty());
         let none = plan("[learning]\ncolumns = [\"a\"]\nimportance = \"shared\"", None).unwrap();
@@ -398,6 +510,44 @@ mod tests {
         let message = plan("[learning]\ninputs = 2\nimportance = \"all\"", None).unwrap_err();
         let message = message.to_string();
         assert!(message.contains("learning.importance") && message.contains("shared"), "{message}");
+    }
+
+    #[test]
+    fn a_plan_says_how_inputs_follow_from_time_and_past() {
+        let known = plan(
+            "[learning]\ncolumns = [\"a\"]\ntarget = \"load\"\ntime = \"day+clock\"\nlags = 2\n\
+             lagged = [\"wind\"]\ncalendar = \"hour\"\nscaling = \"ranges\"\n\
+             [learning.ranges]\na = [0, 9]\nload = [0, 1]\nwind = [0, 5]",
+            None,
+        );
+        let known = known.unwrap();
+        let names = ["a", "load -1", "load -2", "wind -1", "wind -2", "hour sine", "hour cosine"];
+        assert_eq!(
+            (&known.config().columns[..], known.inputs()),
+            (&names.map(str::to_owned)[..], 7)
+        );
+        let rule = known.config().series.clone().unwrap();
+        assert_eq!(
+            (rule.inputs, rule.time, rule.origin),
+            (1, vec!["day".into(), "clock".into()], true)
+        );
+        for (text, parts) in [
+            ("calendar = \"auto\"", ["learning.calendar", "hour, weekday, yearday"]),
+            ("calendar = \"hours\"", ["learning.calendar", "hour, weekday, yearday"]),
+            ("calendar = \"hour\"", ["learning.calendar", "learning.time"]),
+            ("lags = 10001", ["learning.lags", "10000"]),
+            ("lags = 10000", ["learning.lags", "at most 10000 inputs"]),
+            ("lags = 1\nhorizon = 2", ["learning.horizon", "1"]),
+            ("lagged = [\"b\"]", ["learning.lags", "at least 1"]),
+            ("lags = 1\nlagged = [\"y\"]", ["learning.lagged", "\"y\""]),
+            ("lags = 1\nclasses = [\"no\", \"yes\"]", ["learning.lags", "class"]),
+            ("time = \"a\"\ncalendar = \"hour\"", ["learning.time", "\"a\""]),
+            ("exogenous = \"later\"", ["learning.exogenous", "origin"]),
+        ] {
+            let message = plan(&format!("[learning]\ncolumns = [\"a\"]\n{text}"), None);
+            let message = message.unwrap_err().to_string();
+            assert!(parts.iter().all(|part| message.contains(part)), "{text}: {message}");
+        }
     }
 
     #[test]

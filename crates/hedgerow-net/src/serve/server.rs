@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hedgerow::Plan;
+use hedgerow_data::schema::TableSchema;
 use rustls::crypto::ring::default_provider;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -139,6 +140,8 @@ impl Server {
             tracing::warn!("{warning}");
         }
         tell_descriptors(limits.connections as u64);
+        let inputs = TableSchema::of_plan(plan.config()).map(|table| table.describe());
+        let inputs = inputs.unwrap_or_default();
         let mut store = Store::open(&path, durability)?;
         let run = begin(&mut store, &plan, &path)?;
         let saved = store.load()?;
@@ -179,6 +182,9 @@ impl Server {
             chores.spawn(watch_certificates(Arc::clone(&hub), identity));
         }
         let listener = tokio::spawn(listener.serve(grpc::service(Arc::clone(&hub)), stopped));
+        if !inputs.is_empty() {
+            tracing::info!("inputs, which nodes make of their rows: {inputs}");
+        }
         tracing::info!(run = run.id, round, %address, "serving");
         Ok(Self { hub, run: run.id, address, dashboard, stop, listener, chores })
     }

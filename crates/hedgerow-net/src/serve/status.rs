@@ -122,7 +122,7 @@ pub struct ImportanceStatus {
 /// The importance of a column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ColumnStatus {
-    /// Its name, or `x1` and so on.
+    /// Its name, or `x[0]` and so on.
     pub name: String,
     /// Mean increase over the whole run.
     pub increase: f64,

@@ -5,6 +5,7 @@
 
 mod connection;
 mod scale;
+mod series;
 mod state;
 
 use std::io::{Cursor, Write};

@@ -223,7 +223,7 @@ fn samples_are_wiped_from_a_state_and_the_rest_stays() {
     }
     node.predict_later("a", &[0.1, 0.2, 0.3]).unwrap();
     let (file, _) = StateFile::open(&path, "n", &[]).unwrap();
-    file.save(&node, None)().unwrap();
+    file.save(&node, None, None)().unwrap();
     assert!(forget().unwrap_err().contains("running already"), "its node has it");
     drop(file);
     let size = || std::fs::metadata(&path).unwrap().len();
@@ -237,7 +237,7 @@ fn samples_are_wiped_from_a_state_and_the_rest_stays() {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
     let (_file, kept) = StateFile::open(&path, "n", &[]).unwrap();
-    let (mut kept, _) = kept.unwrap();
+    let mut kept = kept.unwrap().node;
     let x = sample(0, 99).0;
     assert_eq!(kept.predict(&x).unwrap(), node.predict(&x).unwrap());
     assert_eq!((kept.tally(), kept.waiting()), (node.tally(), (0, 0)));

@@ -30,6 +30,25 @@ pub enum Scaling {
     },
 }
 
+/// How the inputs of samples follow from the rows of a node, where they are more than numbers of
+/// the sample's own row. `hedgerow-data` says what cycles there are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeriesRule {
+    /// Numbers of a row that are inputs; they come first.
+    pub inputs: usize,
+    /// Columns that make up the time, joined by blanks.
+    pub time: Vec<String>,
+    /// Cycles of the label's time that are inputs, by name.
+    pub calendar: Vec<String>,
+    /// Past labels among the inputs, s.
+    pub lags: usize,
+    /// Columns whose past values are inputs, like those of the label.
+    pub lagged: Vec<String>,
+    /// Whether the numbers of a row are those of the row before the label's.
+    pub origin: bool,
+}
+
 /// What a setter takes: the type of its field, unless another is given.
 macro_rules! argument {
     ($type:ty) => {
@@ -133,6 +152,9 @@ plan_config! {
     target: String = String::new(),
     /// Names of the classes, if labels are classes: label 0 is the first; empty for numbers.
     classes: Vec<String> = Vec::new(),
+    /// How nodes make inputs of the time and of earlier rows; none where inputs are the numbers of
+    /// a row.
+    series: Option<SeriesRule> as impl Into<Option<SeriesRule>> = None,
 }
 
 impl PlanConfig {
@@ -196,6 +218,8 @@ struct Written {
     importance: ImportanceScope,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     column_groups: Vec<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    series: Option<SeriesRule>,
     /// [`crate::method::MethodInfo::revision`].
     #[serde(default = "one", skip_serializing_if = "is_one")]
     revision: usize,
@@ -221,7 +245,7 @@ impl From<PlanConfig> for Written {
         let (setup, features) = (config.numbers(), config.feature_spec());
         let PlanConfig { method, scaling, compression, columns, target, classes, outputs, .. } =
             config;
-        let PlanConfig { importance, column_groups, .. } = config;
+        let PlanConfig { importance, column_groups, series, .. } = config;
         Self {
             method,
             setup,
@@ -235,6 +259,7 @@ impl From<PlanConfig> for Written {
             outputs,
             importance,
             column_groups,
+            series,
             revision,
         }
     }
@@ -300,6 +325,7 @@ impl TryFrom<Written> for PlanConfig {
             columns: written.columns,
             target: written.target,
             classes: written.classes,
+            series: written.series,
         })
     }
 }

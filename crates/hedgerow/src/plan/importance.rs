@@ -25,30 +25,13 @@ impl Plan {
         is_shared.then(|| SharedImportance::new(count(&self.column_groups())))
     }
 
-    /// The group of each input, from 0 without gaps.
-    fn column_groups(&self) -> Vec<usize> {
+    /// The group of each input, from 0 without gaps. Importance is measured for each group.
+    pub fn column_groups(&self) -> Vec<usize> {
         let PlanConfig { column_groups, inputs, .. } = self.config();
         match column_groups.as_slice() {
             [] => (0..*inputs).collect(),
             groups => groups.to_vec(),
         }
-    }
-
-    /// The name of each group of columns whose importance is measured: that of its input, or of the
-    /// column if there are several inputs, named `column=text`. Inputs without names are `x1`,
-    /// `x2` and so on.
-    pub fn group_names(&self) -> Vec<String> {
-        let groups = self.column_groups();
-        let mut names: Vec<Option<String>> = vec![None; count(&groups)];
-        for (input, group) in groups.iter().enumerate() {
-            let column = self.config().columns.get(input);
-            names[*group] = Some(match (&names[*group], column) {
-                (None, Some(column)) => column.clone(),
-                (None, None) => format!("x{}", input + 1),
-                (Some(first), _) => first.split('=').next().unwrap_or(first).to_owned(),
-            });
-        }
-        names.into_iter().flatten().collect()
     }
 
     /// What a loss in the scaled unit is to be multiplied by, to be in the unit of the first label,

@@ -1,5 +1,7 @@
 //! What the dashboard sees of a [`Hub`].
 
+use hedgerow_data::schema::TableSchema;
+
 use super::{Hub, Inner, now, shortage, unix_ms};
 use crate::coordinator::{Coordinator, Member, Opening, mean};
 use crate::serve::status::{
@@ -93,7 +95,7 @@ impl Hub {
                 windows: windows.map(|(sum, count)| mean(sum * unit, count)).collect(),
             }
         };
-        let names = self.plan.group_names().into_iter().enumerate();
+        let names = TableSchema::group_names(&self.plan).into_iter().enumerate();
         let mut columns: Vec<ColumnStatus> = names.map(column).collect();
         let left_out = columns.len().saturating_sub(MAX_COLUMNS_SHOWN) as u64;
         columns.sort_by(|one, other| other.increase.total_cmp(&one.increase));

@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use hedgerow::method::find;
 use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
 use hedgerow_config::{ConfigError, Layer};
+use hedgerow_data::text::counted;
 use hedgerow_lab::results::{MethodResult, Results};
 use hedgerow_lab::run::{self, Experiment};
 use hedgerow_lab::settings::Settings;
@@ -153,9 +154,9 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
         print(&summary(arguments, &fleet, &ended, &outcome))?;
         if data.missing_labels() > 0 {
             eprintln!(
-                "note: {} samples without a label were left out over the network; a simulation \
-                 has a round without a sample instead, so its error differs",
-                data.missing_labels()
+                "note: left out over the network: {} without a label; a simulation has a round \
+                 without a sample instead, so its error differs",
+                counted(data.missing_labels(), "sample")
             );
         }
     }
@@ -289,10 +290,16 @@ fn summary(arguments: &Arguments, fleet: &Fleet<'_>, ended: &Status, outcome: &O
     let Status { round: rounds, samples, wire_up, wire_down, .. } = ended;
     let nodes = fleet.nodes();
     let per_node = |bytes: u64| bytes as f64 / nodes as f64 / (*rounds).max(1) as f64;
-    let mut text = format!("{rounds} rounds, {samples} samples at {nodes} nodes");
+    let mut text = format!(
+        "{}, {} at {}",
+        counted(*rounds, "round"),
+        counted(*samples, "sample"),
+        counted(nodes, "node")
+    );
     if arguments.kill {
         let Fleet { servers_killed, nodes_killed, .. } = fleet;
-        text += &format!("; killed: the server {servers_killed} times, nodes {nodes_killed} times");
+        let (servers, nodes) = (counted(*servers_killed, "time"), counted(*nodes_killed, "time"));
+        text += &format!("; killed: the server {servers}, nodes {nodes}");
     }
     let Outcome { error, equality: Equality { predictions, equal }, measure } = outcome;
     text += &format!("\n{measure} over the network: {}", significant(ended.mse.unwrap_or(0.0)));

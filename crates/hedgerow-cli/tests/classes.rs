@@ -100,3 +100,21 @@ fn a_federation_with_several_targets_equals_its_simulation() {
         assert!((error("mse") / error("simulated_mse") - 1.0).abs() < 1e-6, "{found}");
     }
 }
+
+#[test]
+fn a_number_among_texts_is_a_class_and_a_text_among_numbers_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let flags = ["--data", "t.csv", "--nodes", "2", "--trials", "1", "--method", "mean"];
+    let table = |usual: fn(usize) -> String, odd: &str| {
+        let label = |row| if row == 20 { odd.to_owned() } else { usual(row) };
+        let rows: String = (0..40).map(|row| format!("0.{},{}\n", row % 7, label(row))).collect();
+        std::fs::write(folder.join("t.csv"), format!("a,y\n{rows}")).unwrap();
+    };
+    table(|row| row.to_string(), "odd");
+    let output = hedgerow(folder, &[&["simulate"], &flags[..]].concat());
+    assert_refused(&output, 3, &["row 22", "\"odd\""], folder);
+    table(|row| ["a", "b"][row % 2].to_owned(), "3");
+    let found = json(&hedgerow(folder, &[&["simulate", "--json"], &flags[..]].concat()));
+    assert_eq!(found["classes"], serde_json::json!(["3", "a", "b"]), "{found}");
+}

@@ -10,6 +10,7 @@ use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::ScaleKind;
 use hedgerow_config::ConfigError;
 use hedgerow_data::Dataset;
+use hedgerow_data::text::counted;
 use hedgerow_lab::run::Experiment;
 use hedgerow_lab::settings::{Scaling, Settings};
 use hedgerow_net::pki::{Authority, Issuing};
@@ -246,7 +247,7 @@ fn samples(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<
         all.push(own);
     }
     if all.iter().any(Vec::is_empty) {
-        bail!("{} has too few samples for {nodes} nodes", data.name);
+        bail!("{} has too few samples for {}", data.name, counted(nodes, "node"));
     }
     Ok(all)
 }

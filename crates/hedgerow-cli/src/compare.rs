@@ -72,6 +72,7 @@ impl FlagSet for CompareFlags {
             flags::NODES,
             flags::TRIALS,
             flags::ROUNDS,
+            flags::INTERVAL,
             flags::SEED,
             flags::DROPOUT,
             flags::THREADS,

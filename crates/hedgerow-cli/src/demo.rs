@@ -1,6 +1,7 @@
 //! `hedgerow demo`: a server, nodes and the dashboard on this machine, each a process of its own,
 //! over real connections with TLS.
 
+mod equality;
 mod fleet;
 mod folder;
 mod watch;
@@ -14,6 +15,8 @@ use anyhow::{Context, bail};
 use hedgerow::method::find;
 use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
 use hedgerow_config::{ConfigError, Layer};
+use hedgerow_data::text::counted;
+use hedgerow_lab::results::{MethodResult, Results};
 use hedgerow_lab::run::{self, Experiment};
 use hedgerow_lab::settings::Settings;
 use hedgerow_report::terminal::significant;
@@ -21,6 +24,7 @@ use serde_json::json;
 
 use crate::flags;
 use crate::terminal::{bar, print};
+use equality::Equality;
 use fleet::Fleet;
 use folder::DemoFolder;
 use watch::{Status, Watch};
@@ -29,8 +33,8 @@ use watch::{Status, Watch};
 ///
 /// Makes certificates, starts a server and one process for each node, deals them a stream sample by
 /// sample, and shows what they learn: on the dashboard whose address it prints, and here. At the
-/// end it tells the error beside that of `hedgerow simulate` on the same samples: if nothing is
-/// killed the two are the same.
+/// end it tells the error beside that of `hedgerow simulate` on the same samples, and how many
+/// predictions are the same to the bit: all of them, if nothing is killed.
 #[derive(Debug, clap::Args)]
 #[command(
     args_override_self = true,
@@ -39,7 +43,8 @@ Examples:
   hedgerow demo                        one minute, 20 nodes, TR-OFL; open the dashboard meanwhile
   hedgerow demo --kill                 the server and some nodes are killed again and again, and come back
   hedgerow demo --data drift --method mk --rounds 3000 --rate 50
-  hedgerow demo --data meters.csv --target load --node meter --time when --rounds 500"
+  hedgerow demo --data meters.csv --target load --node meter --time when --rounds 500
+  hedgerow demo --data meters.csv --target load,voltage --rounds 500"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -113,6 +118,7 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
     let folder = DemoFolder::prepare(arguments, &settings, &data)?;
     // The same samples: nodes with more than the others have some left.
     settings.rounds = Some(folder.rounds);
+    settings.keeps_predictions = true;
     if talks {
         eprintln!("Dashboard: http://{}", folder.dashboard);
         eprintln!("Folder:    {}", folder.path.display());
@@ -125,25 +131,32 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
     let ended = run_until_learned(arguments, &folder, &mut fleet, &is_over, talks)?;
     let simulated = Experiment::new(&settings, &data)?.run(&|| ())?;
     let (_, kernel) = method_and_kernel(&arguments.method);
-    let beside =
-        simulated.methods.iter().find(|result| kernel.is_none() || result.kernel == kernel);
-    let simulated = beside.map(|result| result.mse.mean);
+    let outcome = Outcome {
+        error: simulated_error(&simulated, kernel),
+        equality: Equality::check(&folder, &simulated, kernel)?,
+        measure: match (data.classes.as_slice(), data.outputs) {
+            ([], 1) => "MSE",
+            ([], _) => "MSE, mean over targets in their own units,",
+            _ => "Share of wrong classes",
+        },
+    };
     if arguments.json {
         let told = json!({
             "schema": 1, "data": data.name, "method": arguments.method, "nodes": folder.nodes(),
             "rounds": ended.round, "samples": ended.samples, "mse": ended.mse.unwrap_or(0.0),
-            "simulated_mse": simulated, "servers_killed": fleet.servers_killed,
+            "simulated_mse": outcome.error, "predictions": outcome.equality.predictions,
+            "equal_predictions": outcome.equality.equal, "servers_killed": fleet.servers_killed,
             "nodes_killed": fleet.nodes_killed, "bytes_up": ended.wire_up,
             "bytes_down": ended.wire_down, "was_interrupted": is_over.load(Ordering::Relaxed),
         });
         print(&format!("{told}\n"))?;
     } else if talks {
-        print(&summary(arguments, &fleet, &ended, simulated))?;
+        print(&summary(arguments, &fleet, &ended, &outcome))?;
         if data.missing_labels() > 0 {
             eprintln!(
-                "note: {} samples without a label were left out over the network; a simulation \
-                 has a round without a sample instead, so its error differs",
-                data.missing_labels()
+                "note: left out over the network: {} without a label; a simulation has a round \
+                 without a sample instead, so its error differs",
+                counted(data.missing_labels(), "sample")
             );
         }
     }
@@ -252,24 +265,48 @@ fn run_until_learned(
     Ok(ended)
 }
 
-fn summary(
-    arguments: &Arguments,
-    fleet: &Fleet<'_>,
-    ended: &Status,
-    simulated: Option<f64>,
-) -> String {
+/// A run over the network beside its simulation.
+struct Outcome {
+    /// The error of the simulation.
+    error: Option<f64>,
+    equality: Equality,
+    /// What errors are.
+    measure: &'static str,
+}
+
+/// The error of a simulation as nodes report theirs: of several targets, the mean over targets in
+/// their own units.
+fn simulated_error(results: &Results, kernel: Option<usize>) -> Option<f64> {
+    let is_ours = |method: &&MethodResult| kernel.is_none() || method.kernel == kernel;
+    let method = results.methods.iter().find(is_ours)?;
+    let targets = &method.targets;
+    Some(match targets.len() {
+        0 => method.mse.mean,
+        count => targets.iter().map(|target| target.mse).sum::<f64>() / count as f64,
+    })
+}
+
+fn summary(arguments: &Arguments, fleet: &Fleet<'_>, ended: &Status, outcome: &Outcome) -> String {
     let Status { round: rounds, samples, wire_up, wire_down, .. } = ended;
     let nodes = fleet.nodes();
     let per_node = |bytes: u64| bytes as f64 / nodes as f64 / (*rounds).max(1) as f64;
-    let mut text = format!("{rounds} rounds, {samples} samples at {nodes} nodes");
+    let mut text = format!(
+        "{}, {} at {}",
+        counted(*rounds, "round"),
+        counted(*samples, "sample"),
+        counted(nodes, "node")
+    );
     if arguments.kill {
         let Fleet { servers_killed, nodes_killed, .. } = fleet;
-        text += &format!("; killed: the server {servers_killed} times, nodes {nodes_killed} times");
+        let (servers, nodes) = (counted(*servers_killed, "time"), counted(*nodes_killed, "time"));
+        text += &format!("; killed: the server {servers}, nodes {nodes}");
     }
-    text += &format!("\nMSE over the network: {}", significant(ended.mse.unwrap_or(0.0)));
-    if let Some(simulated) = simulated {
-        text += &format!("; in one process (hedgerow simulate): {}", significant(simulated));
+    let Outcome { error, equality: Equality { predictions, equal }, measure } = outcome;
+    text += &format!("\n{measure} over the network: {}", significant(ended.mse.unwrap_or(0.0)));
+    if let Some(error) = error {
+        text += &format!("; in one process (hedgerow simulate): {}", significant(*error));
     }
+    text += &format!("\n{equal} of {predictions} predictions are the same to the bit");
     text += &format!(
         "\nBytes a node and round on the wire, TLS and all: {:.0} up, {:.0} down\n",
         per_node(*wire_up),

@@ -131,6 +131,13 @@ pub(crate) const ROUNDS: Flag = Flag::new(
     Takes::Whole("T"),
     "Rounds, T; 0 is 500 for a built-in stream and all of a file",
 );
+pub(crate) const INTERVAL: Flag = Flag::new(
+    "interval",
+    "run.interval",
+    Takes::Number("LEVEL"),
+    "Share of labels that the interval around each prediction contains, from 0.5 to 0.99; 0.9 by \
+     default",
+);
 pub(crate) const SEED: Flag =
     Flag::new("seed", "run.seed", Takes::Whole("S"), "Seed of everything random");
 pub(crate) const THREADS: Flag = Flag::new(

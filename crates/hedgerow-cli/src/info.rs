@@ -4,6 +4,7 @@ use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
 use hedgerow_config::{ConfigError, Layer};
 use hedgerow_data::catalog;
 use hedgerow_data::info::{ColumnInfo, TableInfo, look_at, quoted};
+use hedgerow_data::text::counted;
 use hedgerow_lab::settings::{Settings, Source};
 use hedgerow_report::table::aligned;
 use hedgerow_report::terminal::significant;
@@ -104,10 +105,11 @@ fn in_words(info: &TableInfo) -> String {
     let files: Vec<String> = info.files.iter().map(|file| file.display().to_string()).collect();
     let files = match &files[..] {
         [one] => one.clone(),
-        [first, rest @ ..] => format!("{first} and {} more files", rest.len()),
+        [first, rest @ ..] => format!("{first} and {}", counted(rest.len(), "more file")),
         [] => String::new(),
     };
-    let mut text = format!("{files}: {} rows, {} columns\n\n", info.rows, info.columns.len());
+    let (rows, columns) = (counted(info.rows, "row"), counted(info.columns.len(), "column"));
+    let mut text = format!("{files}: {rows}, {columns}\n\n");
     let heading =
         ["column", "type", "missing", "least", "mean", "greatest", "texts"].map(str::to_owned);
     let rows: Vec<[String; 7]> =

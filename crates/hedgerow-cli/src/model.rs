@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hedgerow_data::columns::Exogenous;
 use hedgerow_data::schema::{Encoding, TableSchema};
-use hedgerow_data::text::excerpt;
+use hedgerow_data::text::{counted, excerpt};
 use hedgerow_data::timestamp;
 use hedgerow_model::{Card, CardError, Model};
 use hedgerow_report::table::Table;
@@ -72,8 +72,8 @@ fn words(path: &Path, model: &Model) -> String {
         } else {
             format!(" ({})", data.provenance)
         };
-        let (samples, nodes) = (data.samples, data.nodes);
-        line("data", format!("{}{from}: {samples} samples, {nodes} nodes", data.name));
+        let (samples, nodes) = (counted(data.samples, "sample"), counted(data.nodes, "node"));
+        line("data", format!("{}{from}: {samples}, {nodes}", data.name));
     }
     match model.schema() {
         Some(schema) => {

@@ -10,6 +10,7 @@ use hedgerow_data::Dataset;
 use hedgerow_data::samples::SampleStream;
 use hedgerow_data::stdin::end_standard_input;
 use hedgerow_data::streams::STREAMS;
+use hedgerow_data::text::counted;
 use hedgerow_lab::live;
 use hedgerow_lab::memory::gigabytes;
 use hedgerow_lab::output::{OutputFolder, summary_json};
@@ -62,6 +63,7 @@ impl FlagSet for SimulateFlags {
             flags::BUDGET,
             flags::TRIALS,
             flags::ROUNDS,
+            flags::INTERVAL,
             flags::SEED,
             flags::PARTITION,
             flags::DROPOUT,
@@ -140,11 +142,12 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
 fn saved(path: &Path, model: Model) -> anyhow::Result<String> {
     let model = model::dated(model);
     model.write(path)?;
-    let (method, nodes, path) = (&model.card().method, model.nodes().len(), path.display());
+    let nodes = counted(model.nodes().len(), "node");
+    let (method, path) = (&model.card().method, path.display());
     let what = match (model.is_shared(), model.plan().has_own_layers()) {
-        (true, true) => format!("the shared model and the own layers of {nodes} nodes"),
-        (true, false) => format!("the shared model and {nodes} nodes"),
-        (false, _) => format!("{nodes} nodes"),
+        (true, true) => format!("the shared model and the own layers of {nodes}"),
+        (true, false) => format!("the shared model and {nodes}"),
+        (false, _) => nodes,
     };
     Ok(format!("Model: {path} ({method}: {what}; hedgerow predict {path} --data FILE)\n"))
 }

@@ -4,7 +4,9 @@
 
 use std::fmt::Write;
 
-use crate::process::{assert_refused, hedgerow, json};
+use serde_json::Value;
+
+use crate::process::{assert_refused, demo, hedgerow, json};
 
 fn machines() -> String {
     let mut text = String::from("heat,shake,power,state\n");
@@ -65,32 +67,54 @@ fn a_file_with_text_labels_gives_an_answer_and_predictions() {
     assert_refused(&output, 2, &parts, elsewhere.path());
 }
 
-#[test]
-fn a_federation_with_classes_equals_its_simulation() {
+/// A demonstration with processes of `join`, whose output has to be that of a simulation: values,
+/// classes and probabilities of each prediction.
+fn demonstrate(scaling: &str, more: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("machines.csv"), machines()).unwrap();
-    let output = hedgerow(
-        folder.path(),
-        &[
-            "demo",
-            "--data",
-            "machines.csv",
-            "--target",
-            "state",
-            "--method",
-            "gr",
-            "--nodes",
-            "3",
-            "--scaling",
-            "none",
-            "--rounds",
-            "60",
-            "--rate",
-            "1000",
-            "--json",
-        ],
-    );
-    let found = json(&output);
+    let flags = ["--data", "machines.csv", "--nodes", "3", "--rounds", "60", "--rate", "1000"];
+    let flags = [&["--json", "--scaling", scaling], &flags[..], more].concat();
+    let found = json(&demo(folder.path(), &flags));
+    // Samples before the first scale are not scored.
+    assert!(found["predictions"].as_u64().unwrap() > 100, "{found}");
+    assert_eq!(found["predictions"], found["equal_predictions"], "{found}");
+    found
+}
+
+#[test]
+fn a_federation_with_classes_equals_its_simulation() {
+    let found = demonstrate("none", &["--target", "state", "--method", "gr"]);
     assert_eq!(found["mse"], found["simulated_mse"], "{found}");
     assert!(found["mse"].as_f64().unwrap() < 0.4 && found["samples"] == 180, "{found}");
+    demonstrate("online", &["--target", "state"]);
+}
+
+#[test]
+fn a_federation_with_several_targets_equals_its_simulation() {
+    for scaling in ["none", "online"] {
+        let several = ["--target", "power,heat", "--features", "shake"];
+        let found = demonstrate(scaling, &several);
+        // In the targets' own units; the dashboard's sums are rounded.
+        let error = |name: &str| found[name].as_f64().unwrap();
+        assert!(error("mse") > 10.0, "{found}");
+        assert!((error("mse") / error("simulated_mse") - 1.0).abs() < 1e-6, "{found}");
+    }
+}
+
+#[test]
+fn a_number_among_texts_is_a_class_and_a_text_among_numbers_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let flags = ["--data", "t.csv", "--nodes", "2", "--trials", "1", "--method", "mean"];
+    let table = |usual: fn(usize) -> String, odd: &str| {
+        let label = |row| if row == 20 { odd.to_owned() } else { usual(row) };
+        let rows: String = (0..40).map(|row| format!("0.{},{}\n", row % 7, label(row))).collect();
+        std::fs::write(folder.join("t.csv"), format!("a,y\n{rows}")).unwrap();
+    };
+    table(|row| row.to_string(), "odd");
+    let output = hedgerow(folder, &[&["simulate"], &flags[..]].concat());
+    assert_refused(&output, 3, &["row 22", "\"odd\""], folder);
+    table(|row| ["a", "b"][row % 2].to_owned(), "3");
+    let found = json(&hedgerow(folder, &[&["simulate", "--json"], &flags[..]].concat()));
+    assert_eq!(found["classes"], serde_json::json!(["3", "a", "b"]), "{found}");
 }

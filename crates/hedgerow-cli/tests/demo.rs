@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::process::{assert_refused, hedgerow, json, write};
+use crate::process::{assert_refused, demo, json, write};
 
 /// Readings of three meters by the hour, with a text column and a gap.
 fn meters(folder: &Path) {
@@ -47,12 +47,13 @@ fn a_table_is_learned_over_the_network_as_in_a_simulation() {
     meters(folder);
     // Before an agreed scale, nodes wait for a while.
     let more = ["--scaling", "none", "--rounds", "40", "--rate", "1000", "--json"];
-    let found = json(&hedgerow(folder, &[&["demo"], &FLAGS[..], &more].concat()));
+    let found = json(&demo(folder, &[&FLAGS[..], &more].concat()));
     assert_eq!((&found["nodes"], &found["rounds"]), (&3.into(), &40.into()));
     let error = |name: &str| found[name].as_f64().unwrap();
     // The dashboard's sums are rounded.
     let ratio = error("mse") / error("simulated_mse");
     assert!((ratio - 1.0).abs() < 1e-6, "{found}");
+    assert_eq!((&found["predictions"], &found["equal_predictions"]), (&120.into(), &120.into()));
 }
 
 #[test]
@@ -67,9 +68,9 @@ fn what_a_demonstration_cannot_do_is_refused() {
         (&["--nodes", "4"], 2, &["federation.nodes", "3", "4"]),
         (&["--target", "laod"], 3, &["meters.csv", "\"laod\"", "load"]),
     ] {
-        let output = hedgerow(folder, &[&["demo"], &FLAGS[..], more].concat());
+        let output = demo(folder, &[&FLAGS[..], more].concat());
         assert_refused(&output, code, parts, folder);
     }
-    let output = hedgerow(folder, &["demo", "--nodes", "501", "--rounds", "1"]);
+    let output = demo(folder, &["--nodes", "501", "--rounds", "1"]);
     assert_refused(&output, 2, &["federation.nodes", "500", "501"], folder);
 }

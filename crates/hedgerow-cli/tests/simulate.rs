@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{hedgerow, text, wait_until};
+use crate::process::{hedgerow, json, text, wait_until, write};
 
 /// A small run, quick enough for a test.
 const SMALL: [&str; 7] = ["simulate", "--trials", "2", "--rounds", "40", "--nodes", "5"];
@@ -381,4 +381,21 @@ fn help_teaches() {
     }
     assert!(text(&hedgerow(folder.path(), &["--help"]).stdout).contains("Exit codes"));
     assert_eq!(hedgerow(folder.path(), &["simulat"]).status.code(), Some(2));
+}
+
+#[test]
+fn rounds_beyond_the_data_are_named_and_intervals_have_a_flag() {
+    let folder = TempDir::new().unwrap();
+    let rows: String = (0..40).map(|i| format!("0.{},0.{}\n", i % 7, i % 5)).collect();
+    write(folder.path(), "t.csv", format!("a,y\n{rows}"));
+    let flags = ["simulate", "--data", "t.csv", "--nodes", "4", "--method", "mean,mk"];
+    let more = ["--rounds", "30", "--trials", "1", "--interval", "0.8"];
+    let told = text(&hedgerow(folder.path(), &[&flags[..], &more].concat()).stdout);
+    assert!(told.contains("the data has 10 rounds, 30 were asked for"), "{told}");
+    assert!(told.contains("1 trial,") && told.contains("of 1 number,"), "{told}");
+    let found = json(&hedgerow(folder.path(), &[&flags[..], &more, &["--json"]].concat()));
+    assert_eq!((&found["rounds"], &found["rounds_asked"]), (&10.into(), &30.into()));
+    assert_eq!(found["interval"], 0.8, "{found}");
+    let all = json(&hedgerow(folder.path(), &[&flags[..], &["--json"]].concat()));
+    assert_eq!(all.get("rounds_asked"), None);
 }

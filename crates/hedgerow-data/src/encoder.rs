@@ -139,8 +139,9 @@ impl Owners {
 pub(super) struct Levels {
     inputs: BTreeMap<usize, BTreeSet<String>>,
     pub(super) classes: Option<BTreeSet<String>>,
-    /// Whether the target has texts, and whether it has numbers.
-    target_has: (bool, bool),
+    /// How many texts and how many numbers the target has.
+    target_texts: u64,
+    target_numbers: u64,
 }
 
 impl Levels {
@@ -157,15 +158,16 @@ impl Levels {
     /// Notes what the target holds in this row.
     pub(super) fn note_target(&mut self, row: &Row, target: usize) {
         match row.cell(target) {
-            Cell::Text(_) => self.target_has.0 = true,
-            Cell::Number(_) => self.target_has.1 = true,
+            Cell::Text(_) => self.target_texts += 1,
+            Cell::Number(_) => self.target_numbers += 1,
             Cell::Missing => {}
         }
     }
 
-    /// Whether the target has texts only, so that it is a class.
+    /// Whether the target has more texts than numbers, so that it is a class. A number among them
+    /// is the name of one.
     pub(super) fn has_class(&self) -> bool {
-        self.target_has == (true, false)
+        self.target_texts > self.target_numbers
     }
 
     /// Notes the class of this row.

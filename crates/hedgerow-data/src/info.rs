@@ -94,6 +94,10 @@ const MOST_TEXTS: usize = 1000;
 const LONGEST_TEXT: usize = 256;
 /// Texts that are shown.
 const SHOWN_TEXTS: usize = 5;
+/// Different whole numbers that are kept.
+const MOST_WHOLE: usize = 100;
+/// Larger whole numbers are no classes.
+const LARGEST_CLASS: f64 = 1e9;
 /// At most this number of texts among numbers are treated as marks of missing values.
 const FEW_MARKERS: usize = 5;
 
@@ -102,6 +106,10 @@ struct Column {
     name: String,
     numbers: u64,
     zeros_and_ones: u64,
+    /// The different numbers, as far as they are whole and few.
+    whole: BTreeSet<i64>,
+    /// Whether all numbers so far are in `whole`.
+    is_whole: bool,
     missing: u64,
     texts: u64,
     times: u64,
@@ -118,6 +126,11 @@ impl Column {
             Cell::Number(number) => {
                 self.numbers += 1;
                 self.zeros_and_ones += u64::from(number == 0.0 || number == 1.0);
+                self.is_whole |= self.numbers == 1;
+                self.is_whole &= number.fract() == 0.0 && number.abs() < LARGEST_CLASS;
+                if self.is_whole && self.whole.len() < MOST_WHOLE {
+                    self.whole.insert(number as i64);
+                }
                 self.sum += number;
                 let (least, greatest) = self.range.unwrap_or((number, number));
                 self.range = Some((least.min(number), greatest.max(number)));

@@ -15,6 +15,12 @@ pub fn shortened(text: &str, most: usize) -> String {
     }
 }
 
+/// A number of things: `1 row`, `2 rows`. The noun is one whose plural ends in s.
+pub fn counted(count: impl TryInto<u64> + std::fmt::Display + Copy, noun: &str) -> String {
+    let plural = if count.try_into().is_ok_and(|count| count == 1) { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 /// A piece of a file as a message repeats it: at most [`EXCERPT_LENGTH`] characters.
 pub fn excerpt(text: &str) -> String {
     shortened(text, EXCERPT_LENGTH)

@@ -10,6 +10,7 @@ pub use sampled::{
 pub use stored::{StoredError, from_stored_json, to_stored_json};
 
 use hedgerow::method::{MethodInfo, Reference, Role, find};
+use hedgerow_data::text::counted;
 use hedgerow_model::Model;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,9 @@ pub struct Results {
     pub node_names: Vec<String>,
     /// Number of rounds, T.
     pub rounds: usize,
+    /// How many were asked for, if the data has fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_asked: Option<usize>,
     /// Numbers one message may carry, r.
     pub budget: usize,
     /// One label per kernel of the dictionary, such as `gaussian σ²=0.1`.
@@ -316,9 +320,12 @@ impl Results {
     /// Notes about the data and the nodes, besides sizes: heading and text.
     pub fn circumstances(&self) -> Vec<(&'static str, String)> {
         let DataSummary { provenance, inputs, missing_inputs, missing_labels, .. } = &self.data;
-        let missing = format!(
-            "{missing_inputs} inputs imputed, {missing_labels} samples without a label skipped"
-        );
+        let (inputs_missing, labels_missing) =
+            (counted(*missing_inputs, "input"), counted(*missing_labels, "sample"));
+        let missing = format!("{inputs_missing} imputed, {labels_missing} without a label skipped");
+        let fewer = self.rounds_asked.map(|asked| {
+            format!("the data has {}, {asked} were asked for", counted(self.rounds, "round"))
+        });
         let all = [
             ("Data", Some(provenance.clone()).filter(|words| words != "generated")),
             ("Inputs", Some(inputs.clone())),
@@ -326,6 +333,7 @@ impl Results {
             ("Targets", Some(self.targets.join(", "))),
             ("Scaling", Some(self.scaling.clone())),
             ("Missing", (missing_inputs + missing_labels > 0).then_some(missing)),
+            ("Rounds", fewer),
             ("Participation", Some(self.participation.clone())),
             ("Left out", Some(self.left_out.join("; "))),
         ];

@@ -256,6 +256,7 @@ impl<'a> Experiment<'a> {
         let rounds = *rounds as u64;
         let mut results =
             summary::summarise(context, &data.name, owners, &trials, rounds, seconds)?;
+        results.rounds_asked = context.settings.rounds.filter(|asked| *asked as u64 > rounds);
         model::attach(&mut results, trials.remove(0).model, data.schema.as_ref())?;
         Ok(results)
     }

@@ -99,6 +99,7 @@ pub(crate) fn summarise(
             .unwrap_or_default()
             .to_vec(),
         rounds: last as usize,
+        rounds_asked: None,
         budget: settings.budget,
         kernels: settings.kernels.iter().map(|kernel| kernel.label()).collect(),
         trials: settings.trials,

@@ -52,6 +52,7 @@ pub fn results(kernels: usize, rounds: usize, trials: usize) -> Results {
         },
         nodes: 20,
         rounds,
+        rounds_asked: None,
         budget: 100,
         kernels: (0..kernels).map(|p| format!("gaussian σ²=1e{}", p as i32 - 5)).collect(),
         trials,

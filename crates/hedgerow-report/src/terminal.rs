@@ -1,6 +1,7 @@
 //! What a run found, as text for a terminal.
 
 use hedgerow::method::{Reference, Role};
+use hedgerow_data::text::counted;
 use hedgerow_lab::results::{ClassResult, MethodResult, Moments, Results};
 
 use hedgerow_lab::measure::Measure;
@@ -49,11 +50,13 @@ fn heading(results: &Results, view: View) -> String {
     let Results { data, nodes, rounds, budget, trials, seed, partition, .. } = results;
     let of_paper = if view == View::Paper { format!(", budget {budget}") } else { String::new() };
     let mut text = format!(
-        "{}: {} samples of {} numbers, {nodes} devices ({partition}), {rounds} rounds{of_paper}, {trials} trial{}, seed {seed}\n",
+        "{}: {} of {}, {} ({partition}), {}{of_paper}, {}, seed {seed}\n",
         data.name,
-        data.samples,
-        data.features,
-        if *trials == 1 { "" } else { "s" }
+        counted(data.samples, "sample"),
+        counted(data.features, "number"),
+        counted(*nodes, "device"),
+        counted(*rounds, "round"),
+        counted(*trials, "trial")
     );
     for (name, words) in results.circumstances() {
         text += &format!("{}: {words}\n", name.to_lowercase());

@@ -142,14 +142,20 @@ impl<'a> Fleet<'a> {
 
     fn spawn(&mut self, member: usize) -> anyhow::Result<()> {
         let Member { name, command, .. } = &self.members[member];
-        let log = self.folder.file(&format!("{name}.log"));
-        let opened = File::options().create(true).append(true).open(&log);
-        let opened = opened.with_context(|| format!("can't write {}", log.display()))?;
+        let appended = |path: PathBuf| {
+            let opened = File::options().create(true).append(true).open(&path);
+            opened.with_context(|| format!("can't write {}", path.display()))
+        };
+        let log = appended(self.folder.file(&format!("{name}.log")))?;
+        let output = match *command {
+            "join" => appended(self.folder.predictions(name))?.into(),
+            _ => Stdio::null(),
+        };
         let child = Command::new(&self.program)
             .args([command, self.folder.file(&format!("{name}.toml")).to_string_lossy().as_ref()])
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(opened)
+            .stdout(output)
+            .stderr(log)
             .spawn()
             .with_context(|| format!("can't start {name}"))?;
         let member = &mut self.members[member];

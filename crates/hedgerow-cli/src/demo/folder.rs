@@ -10,6 +10,7 @@ use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::ScaleKind;
 use hedgerow_config::ConfigError;
 use hedgerow_data::Dataset;
+use hedgerow_data::text::counted;
 use hedgerow_lab::run::Experiment;
 use hedgerow_lab::settings::{Scaling, Settings};
 use hedgerow_net::pki::{Authority, Issuing};
@@ -30,9 +31,17 @@ pub(super) struct DemoFolder {
     /// Removes the folder in the end, unless it is to be kept.
     temporary: Option<tempfile::TempDir>,
     pub(super) dashboard: SocketAddr,
-    /// Each node's samples as lines, in the order of rounds.
-    lines: Vec<Vec<String>>,
+    /// Each node's samples in the order of rounds.
+    samples: Vec<Vec<Sample>>,
     pub(super) rounds: usize,
+}
+
+/// A sample that a node learns.
+pub(super) struct Sample {
+    /// Its number in the data.
+    pub(super) index: u64,
+    /// What the node reads.
+    line: String,
 }
 
 impl DemoFolder {
@@ -47,8 +56,8 @@ impl DemoFolder {
             let bound = format!("at most {MOST_NODES} in a demonstration, each a process");
             return Err(ConfigError::out_of_bounds("federation.nodes", bound, nodes).into());
         }
-        let lines = lines(settings, data, nodes)?;
-        let rounds = lines.iter().map(Vec::len).min().unwrap_or(0).min(experiment.rounds());
+        let samples = samples(settings, data, nodes)?;
+        let rounds = samples.iter().map(Vec::len).min().unwrap_or(0).min(experiment.rounds());
         let (folder, temporary) = match &arguments.folder {
             Some(folder) => (folder.clone(), None),
             None => {
@@ -60,15 +69,25 @@ impl DemoFolder {
         let dashboard =
             free_address(DASHBOARD).or_else(|_| free_address(0)).context("no port is free")?;
         let listen = free_address(0).context("no port is free")?;
-        let folder = Self { path: folder, temporary, dashboard, lines, rounds };
+        let folder = Self { path: folder, temporary, dashboard, samples, rounds };
         folder.write_certificates()?;
-        folder.write_settings(arguments, settings, &experiment, listen)?;
+        folder.write_settings(arguments, settings, &experiment, data.outputs, listen)?;
         folder.number_nodes()?;
         Ok(folder)
     }
 
     pub(super) fn nodes(&self) -> usize {
-        self.lines.len()
+        self.samples.len()
+    }
+
+    /// What a node learns, in this order.
+    pub(super) fn samples(&self, node: usize) -> &[Sample] {
+        &self.samples[node][..self.rounds]
+    }
+
+    /// The file of what a node predicts.
+    pub(super) fn predictions(&self, name: &str) -> PathBuf {
+        self.file(&format!("{name}.predictions"))
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {
@@ -125,6 +144,7 @@ impl DemoFolder {
         arguments: &Arguments,
         settings: &Settings,
         experiment: &Experiment<'_>,
+        outputs: usize,
         listen: SocketAddr,
     ) -> anyhow::Result<()> {
         if let Scaling::Ranges(file) = &settings.scaling {
@@ -136,13 +156,18 @@ impl DemoFolder {
             Some(ScaleKind::Range) => "online-range",
             Some(ScaleKind::Spread) => "online",
         };
+        // Labels come in a list, so the names don't matter.
+        let targets: Vec<String> = match outputs {
+            1 => vec!["y".to_owned()],
+            _ => (1..=outputs).map(|output| format!("y{output}")).collect(),
+        };
         // A simulation waits for all nodes; with kills, a round can't.
         let rounds = match arguments.kill {
             true => "quorum = \"all\"\ndeadline = \"1s\"".to_owned(),
             false => format!("quorum = {}\ndeadline = \"never\"", self.nodes()),
         };
         let text = format!(
-            "[learning]\nmethod = {:?}\ninputs = {}\nnodes = {}\nbudget = {}\nscaling = {scaling:?}\nseed = {}\nclasses = {:?}\n\n\
+            "[learning]\nmethod = {:?}\ninputs = {}\nnodes = {}\nbudget = {}\nscaling = {scaling:?}\nseed = {}\nclasses = {:?}\ntarget = {:?}\n\n\
              [rounds]\n{rounds}\n\n[listen]\naddress = \"{listen}\"\ndashboard = \"{}\"\nidentity = {:?}\n\n\
              [store]\npath = {:?}\n",
             arguments.method,
@@ -151,6 +176,7 @@ impl DemoFolder {
             settings.budget,
             settings.seed,
             experiment.classes(),
+            targets.join(","),
             self.dashboard,
             self.file("pki"),
             self.file(STORE),
@@ -161,7 +187,7 @@ impl DemoFolder {
             // Nodes without a sample don't upload, as in a simulation.
             let text = format!(
                 "[server]\naddress = \"localhost:{}\"\nidentity = {:?}\nretry_most = \"1s\"\n\n\
-                 [samples]\nsource = \"follow\"\npath = {:?}\nformat = \"json\"\npace = \"round\"\npatience = \"1h\"\nquiet = true\n\n\
+                 [samples]\nsource = \"follow\"\npath = {:?}\nformat = \"json\"\npace = \"round\"\npatience = \"1h\"\n\n\
                  [state]\npath = {:?}\nsave_every = \"500ms\"\n",
                 listen.port(),
                 self.file("pki").join("nodes").join(format!("{name}.pem")),
@@ -190,22 +216,19 @@ fn free_address(port: u16) -> std::io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port))?.local_addr()
 }
 
-/// The samples of each node as lines.
-fn lines(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<Vec<Vec<String>>> {
+/// The samples of each node.
+fn samples(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<Vec<Vec<Sample>>> {
     let chance = CounterRng::from_seed(settings.seed)
         .derive(Purpose::Trial, 0)
         .derive(Purpose::Partition, 0);
-    if data.outputs > 1 {
-        bail!("{}: a demo has one target, but {} are named", data.name, data.outputs);
-    }
     let deals = settings.partition.deal(data, nodes, chance.bits_at(0))?;
     let mut x = Vec::new();
     let mut all = Vec::new();
     for deal in deals {
         let mut own = Vec::new();
         for sample in deal {
-            let y = data.y[sample as usize];
-            if y.is_nan() {
+            let labels = data.labels(sample as usize);
+            if labels.iter().any(|label| label.is_nan()) {
                 continue;
             }
             x.clear();
@@ -213,16 +236,18 @@ fn lines(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<Ve
             // What is missing is null in JSON.
             let x: Vec<Option<f32>> =
                 x.iter().map(|value| Some(*value).filter(|value| value.is_finite())).collect();
-            let y = match data.classes.get(y as usize) {
-                Some(class) => serde_json::json!(class),
-                None => serde_json::json!(y),
+            let y = match (labels, data.classes.as_slice()) {
+                ([label], []) => serde_json::json!(label),
+                (labels, []) => serde_json::json!(labels),
+                (labels, classes) => serde_json::json!(classes[labels[0] as usize]),
             };
-            own.push(serde_json::json!({ "x": x, "y": y }).to_string());
+            let line = serde_json::json!({ "x": x, "y": y }).to_string();
+            own.push(Sample { index: sample.into(), line });
         }
         all.push(own);
     }
     if all.iter().any(Vec::is_empty) {
-        bail!("{} has too few samples for {nodes} nodes", data.name);
+        bail!("{} has too few samples for {}", data.name, counted(nodes, "node"));
     }
     Ok(all)
 }
@@ -240,9 +265,9 @@ impl SampleWriter<'_> {
         if round <= self.written {
             return Ok(());
         }
-        for (file, lines) in self.files.iter_mut().zip(&self.folder.lines) {
-            for line in &lines[self.written..round] {
-                writeln!(file, "{line}").context("can't write samples")?;
+        for (file, samples) in self.files.iter_mut().zip(&self.folder.samples) {
+            for sample in &samples[self.written..round] {
+                writeln!(file, "{}", sample.line).context("can't write samples")?;
             }
             file.flush().context("can't write samples")?;
         }

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output};
 use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
@@ -23,6 +24,13 @@ pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
 
 pub(crate) fn hedgerow(folder: &Path, arguments: &[&str]) -> Output {
     command(folder, arguments).output().unwrap()
+}
+
+/// A demonstration. Only one at a time looks for the usual port of the dashboard.
+pub(crate) fn demo(folder: &Path, arguments: &[&str]) -> Output {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    hedgerow(folder, &[&["demo"], arguments].concat())
 }
 
 /// Longer than anything takes, also on a busy machine.

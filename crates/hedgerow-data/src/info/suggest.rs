@@ -5,15 +5,19 @@ use std::collections::BTreeSet;
 use super::clock::Clock;
 use super::{Column, ColumnKind, quoted};
 use crate::calendar::CalendarChoice;
-use crate::columns::{BY_FILE, Categories, ColumnChoice};
+use crate::columns::{BY_FILE, Categories, ColumnChoice, Task};
 use crate::rows::usual_markers;
 use crate::tables::LOOKED_AT;
-use crate::text::excerpt;
+use crate::text::{counted, excerpt};
 
 /// Rows from which on a scale is suggested that has to be agreed on.
 const ROWS_FOR_A_SCALE: u64 = 100;
 /// Of a column with more texts than this, no inputs are made by suggestion.
 const FEW_TEXTS: usize = 50;
+/// Whole numbers, each of them in many rows, are classes if there are at most this many.
+const FEW_NUMBERS: usize = 10;
+/// Rows for each of them.
+const ROWS_FOR_A_CLASS: usize = 10;
 /// Past labels that a series without other inputs is learned from: the paper's s.
 const SUGGESTED_LAGS: u64 = 5;
 
@@ -24,6 +28,17 @@ const NODE_WORDS: [&str; 8] =
 fn names_a_node(name: &str) -> bool {
     let name = name.to_lowercase();
     NODE_WORDS.iter().any(|word| name == *word || name.ends_with(&format!("_{word}")))
+}
+
+impl Column {
+    /// Whether it has a few whole numbers, each of them in many rows, so that they may be classes.
+    fn has_few_numbers(&self) -> bool {
+        let count = self.whole.len();
+        matches!(self.kind(), ColumnKind::Number | ColumnKind::Flag)
+            && (2..=FEW_NUMBERS).contains(&count)
+            && self.is_whole
+            && (count * ROWS_FOR_A_CLASS) as u64 <= self.numbers
+    }
 }
 
 /// Columns of the time and of the node: as chosen, or as it seems.
@@ -84,7 +99,7 @@ pub(super) fn notes_on(columns: &[Column], roles: &Roles, clock: &Clock) -> Vec<
             ColumnKind::Mixed => {
                 let row = column.first_text.unwrap_or_default();
                 let text = column.different.first().map(|text| excerpt(text)).unwrap_or_default();
-                notes.push(format!("{name:?} has numbers, but also {texts} texts ({text:?} in row {row} or later): a marker for missing values?"));
+                notes.push(format!("{name:?} has numbers, but also {} ({text:?} in row {row} or later): a marker for missing values?", counted(*texts, "text")));
             }
             _ => {}
         }
@@ -92,11 +107,12 @@ pub(super) fn notes_on(columns: &[Column], roles: &Roles, clock: &Clock) -> Vec<
     let (time, of_device) = (roles.time.join("+"), roles.of_device());
     let Clock { back, repeated, .. } = clock;
     if *back > 0 {
-        notes.push(format!("{time:?} goes back in time {back} times{of_device}"));
+        notes.push(format!("{time:?} goes back in time {}{of_device}", counted(*back, "time")));
     }
     if *repeated > 0 {
         notes.push(format!(
-            "{time:?} repeats the time of the row before {repeated} times{of_device}"
+            "{time:?} repeats the time of the row before {}{of_device}",
+            counted(*repeated, "time")
         ));
     }
     if clock.cycles.len() > 1 {
@@ -161,10 +177,29 @@ pub(super) fn suggest(
     let is_left =
         |column: &&Column| !taken.contains(column.name.as_str()) && !is_input(&column.name);
     let left = || columns.iter().filter(is_left);
-    let target = left().rfind(is_number).or_else(|| left().rfind(is_flag));
-    if let Some(target) = target.filter(|_| choice.targets.is_empty() && choice.series.is_empty()) {
+    // A last column of a few texts, or of a few whole numbers, is a class.
+    let is_role = |column: &&Column| {
+        roles.time.contains(&column.name) || roles.node.as_ref() == Some(&column.name)
+    };
+    let is_class = |column: &&Column| {
+        let different = column.different.len();
+        let has_few_texts = column.kind() == ColumnKind::Text
+            && (2..=FEW_TEXTS).contains(&different)
+            && (different * ROWS_FOR_A_CLASS) as u64 <= column.texts;
+        (has_few_texts || column.has_few_numbers()) && !is_role(column)
+    };
+    let class = left().next_back().filter(is_class);
+    let target = class.or_else(|| left().rfind(is_number)).or_else(|| left().rfind(is_flag));
+    let named = columns.iter().find(|column| choice.targets == [column.name.as_str()]);
+    let is_free = choice.targets.is_empty() && choice.series.is_empty();
+    if let Some(target) = target.filter(|_| is_free) {
         taken.insert(&target.name);
         flags.push(format!("--target {}", quoted(&target.name)));
+    }
+    // Texts are classes without being asked for.
+    let has_few = target.filter(|_| is_free).or(named).is_some_and(Column::has_few_numbers);
+    if has_few && choice.task == Task::Auto {
+        flags.push("--task classes".to_owned());
     }
     taken.extend(roles.time.iter().chain(&roles.node).map(String::as_str));
     if !roles.time.is_empty() {
@@ -289,6 +324,21 @@ mod tests {
         let rows: String =
             (0..30).map(|i| format!("{},{}\n", if i == 7 { -999 } else { i % 3 }, i % 2)).collect();
         assert_eq!(suggestion(&format!("a,y\n{rows}2,bad\n")), "--target y --missing -999,bad");
+    }
+
+    #[test]
+    fn a_class_is_suggested_as_one() {
+        let rows = |label: fn(usize) -> String| {
+            (0..60).map(|i| format!("0.{},{}\n", i % 7, label(i))).collect::<String>()
+        };
+        let of = |label| suggestion(&format!("a,y\n{}", rows(label)));
+        assert_eq!(of(|i| ["fine", "hot"][i % 2].to_owned()), "--target y");
+        assert_eq!(of(|i| (i % 2).to_string()), "--target y --task classes");
+        assert_eq!(of(|i| (i % 3).to_string()), "--target y --task classes");
+        // Too many, fractions, and too few rows of each.
+        assert_eq!(of(|i| (i % 11).to_string()), "--target y");
+        assert_eq!(of(|i| format!("{}.5", i % 3)), "--target y");
+        assert_eq!(of(|i| format!("name{i}")), "--target a --drop y");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the numbers amount to, in a sentence or two.
 
 use hedgerow::method::find;
+use hedgerow_data::text::counted;
 use hedgerow_lab::compare::{
     BudgetPoint, Comparison, GridSummary, NEARLY_AS_GOOD_RATIO, RankedMethod, Ranking, Ratio, Role,
     SIGNIFICANCE, geometric_mean, least, recommended,
@@ -336,7 +337,7 @@ fn trivial_runs(comparison: &Comparison) -> Option<String> {
 }
 
 fn runs_in_words(count: usize) -> String {
-    if count == 1 { "1 run".to_owned() } else { format!("{count} runs") }
+    counted(count, "run")
 }
 
 /// `p < 0.001`, `p = 0.012`

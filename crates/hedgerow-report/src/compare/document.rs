@@ -1,5 +1,6 @@
 //! A comparison as a document in Markdown and as a page.
 
+use hedgerow_data::text::counted;
 use hedgerow_lab::compare::{Cell, Comparison};
 
 use super::{advice, pictures, tables};
@@ -60,11 +61,11 @@ fn circumstances(comparison: &Comparison) -> Vec<String> {
     let mut lines = vec![comparison.setting()];
     if let Some((results, _)) = comparison.only() {
         lines[0] += &format!(
-            ", {} samples of {} numbers, {}, {} rounds, seed {}",
-            results.data.samples,
-            results.data.features,
+            ", {} of {}, {}, {}, seed {}",
+            counted(results.data.samples, "sample"),
+            counted(results.data.features, "number"),
             results.partition,
-            results.rounds,
+            counted(results.rounds, "round"),
             results.seed
         );
         lines.extend(

@@ -8,17 +8,21 @@ use hedgerow_lab::compare::{
 };
 
 use super::advice::{advice, reference, worth};
-use crate::figures::number::{fixed, power_of_ten, significant};
+use crate::figures::number::{fixed, significant};
 use crate::table::{NOTHING, Table, or_nothing};
 
 /// Marks of the least error, and of those that may equal it.
 const LEAST: &str = "*";
 const LEVEL: &str = "≈";
 
+/// Fewer trials can't tell whether errors are equal.
+const TRIALS_TO_TELL: usize = 3;
+
 /// All tables and the advice, for a terminal.
 pub fn text(comparison: &Comparison) -> String {
     let table = |(heading, table): &(String, Table)| format!("{heading}\n\n{}\n", table.text());
-    let tables: String = tables(comparison).iter().map(table).collect();
+    let all = tables(comparison);
+    let tables = all.iter().map(table).collect::<String>() + &legend(&all);
     let worth = worth(comparison).map_or(String::new(), |sentence| format!("{sentence}\n\n"));
     let left_out = match comparison.left_out().as_slice() {
         [] => String::new(),
@@ -48,6 +52,27 @@ pub(super) fn tables(comparison: &Comparison) -> Vec<(String, Table)> {
     tables
 }
 
+/// The meaning of the marks that occur, in a line; empty if none does.
+fn legend(tables: &[(String, Table)]) -> String {
+    let has = |mark: &str, is_meant: fn(usize) -> bool| {
+        let rows = tables.iter().flat_map(|(_, table)| &table.rows);
+        let mut cells = rows.flat_map(|row| row.iter().enumerate());
+        cells.any(|(column, cell)| is_meant(column) && cell.ends_with(&format!(" {mark}")))
+    };
+    let mut meanings = Vec::new();
+    if has(LEAST, |column| column > 0) {
+        meanings.push(format!("{LEAST}: the least error of those one could choose"));
+    }
+    if has(LEVEL, |column| column > 0) {
+        meanings.push(format!("{LEVEL}: may equal it (p of at least 0.05)"));
+    }
+    if has(LEAST, |column| column == 0) {
+        let chosen = "the fewest bytes within 10% of the least error";
+        meanings.push(format!("{LEAST} at a method with its budget: {chosen}"));
+    }
+    if meanings.is_empty() { String::new() } else { format!("{}\n\n", meanings.join("; ")) }
+}
+
 /// How to read the tables.
 pub(super) fn note(comparison: &Comparison) -> String {
     match comparison.only() {
@@ -65,7 +90,7 @@ pub(super) fn note(comparison: &Comparison) -> String {
         }
         None => format!(
             "{LEAST}: the least error of those one could choose; {LEVEL}: may equal it (p of at least 0.05 trial by trial, after Holm's \
-             correction). Ratios are geometric means of errors as multiples of those of {}; worst is the largest of them. First: runs with the least error, and in \
+             correction; only from {TRIALS_TO_TELL} trials on). Ratios are geometric means of errors as multiples of those of {}; worst is the largest of them. First: runs with the least error, and in \
              parentheses those in which no other may equal it. Above the best sk: runs with more error than the best single kernel in \
              hindsight, and in parentheses those in which that is no chance. Bytes are up and down together, per node and round.{}",
             reference(comparison),
@@ -140,24 +165,30 @@ fn of_case(comparison: &Comparison, case: &str) -> Table {
     let mut headings = vec!["method".to_owned()];
     headings.extend(titles.iter().zip(&powers).map(|(title, power)| match power {
         0 => (*title).to_owned(),
-        power => format!("{title} × {}", power_of_ten(*power)),
+        power => format!("{title}, in units of {}", unit(*power)),
     }));
     headings.push(ratio_heading(comparison));
-    let cells: Vec<Option<&Ranking>> = titles
+    let cells: Vec<Option<(&Ranking, usize)>> = titles
         .iter()
-        .map(|title| comparison.cell(title, case).and_then(|cell| cell.ranking.as_ref()))
+        .map(|title| {
+            let cell = comparison.cell(title, case)?;
+            Some((cell.ranking.as_ref()?, cell.results.as_ref()?.trials))
+        })
         .collect();
     let row = |summary: &GridSummary| {
         let name = &summary.name;
         let mut row = vec![shown_name(name)];
         row.extend(cells.iter().zip(&powers).map(|(ranking, power)| match ranking {
             None => "not available".to_owned(),
-            Some(ranking) => {
-                or_nothing(ranking.method(name), |entry| scaled(ranking, entry, *power))
+            Some((ranking, trials)) => {
+                or_nothing(ranking.method(name), |entry| scaled(ranking, *trials, entry, *power))
             }
         }));
-        let ratios: Vec<f64> =
-            cells.iter().flatten().filter_map(|ranking| ranking.ratio(name, against)).collect();
+        let ratios: Vec<f64> = cells
+            .iter()
+            .flatten()
+            .filter_map(|(ranking, _)| ranking.ratio(name, against))
+            .collect();
         row.push(or_nothing(geometric_mean(&ratios), |ratio| significant(ratio, 3)));
         row
     };
@@ -172,10 +203,16 @@ fn ratio_heading(comparison: &Comparison) -> String {
     }
 }
 
-fn scaled(ranking: &Ranking, entry: &RankedMethod, power: i32) -> String {
+/// `0.001`: what a value is to be multiplied by that was multiplied by a power of ten.
+fn unit(power: i32) -> String {
+    significant(10f64.powi(-power), 1)
+}
+
+fn scaled(ranking: &Ranking, trials: usize, entry: &RankedMethod, power: i32) -> String {
+    let can_tell = trials >= TRIALS_TO_TELL;
     let mark = match (entry.rank, ranking.best()) {
         (Some(1), _) => LEAST,
-        (Some(_), Some(best)) if entry.may_equal(best) => LEVEL,
+        (Some(_), Some(best)) if can_tell && entry.may_equal(best) => LEVEL,
         _ => "",
     };
     let error = significant(entry.error.mean * 10f64.powi(power), 3);
@@ -338,12 +375,15 @@ mod tests {
         let headings: Vec<&str> = tables.iter().map(|(heading, _)| heading.as_str()).collect();
         assert_eq!(headings, ["shuffled", "blocks", "All runs"]);
         let (shuffled, blocks, all) = (&tables[0].1, &tables[1].1, &tables[2].1);
-        assert_eq!(shuffled.headings, ["method", "one × 10³", "two × 10³", "ratio to mk"]);
-        assert_eq!(cell(shuffled, "gr", "one × 10³"), "6.00 *");
-        assert_eq!(cell(shuffled, "mk", "one × 10³"), "12.0");
+        assert_eq!(
+            shuffled.headings,
+            ["method", "one, in units of 0.001", "two, in units of 0.001", "ratio to mk"]
+        );
+        assert_eq!(cell(shuffled, "gr", "one, in units of 0.001"), "6.00 *");
+        assert_eq!(cell(shuffled, "mk", "one, in units of 0.001"), "12.0");
         assert_eq!(cell(shuffled, "gr", "ratio to mk"), "0.775");
         assert_eq!(
-            (cell(blocks, "mk", "two × 10³"), cell(blocks, "gr", "ratio to mk")),
+            (cell(blocks, "mk", "two, in units of 0.001"), cell(blocks, "gr", "ratio to mk")),
             ("not available", "0.450")
         );
         assert_eq!(cell(all, "gr", "first (clearly)"), "2 (2)");
@@ -388,8 +428,19 @@ mod tests {
         comparison.cells[0] = Cell::new("one", "one", "shuffled", Some(results));
         let comparison = Comparison::new(comparison.cells, "mk");
         let table = &tables(&comparison)[0].1;
-        let marks: Vec<&str> = ["mk", "gr"].map(|name| cell(table, name, "one × 10³")).to_vec();
+        let marks: Vec<&str> =
+            ["mk", "gr"].map(|name| cell(table, name, "one, in units of 0.001")).to_vec();
         assert!(marks[0].ends_with(" *") && marks[1].ends_with(" ≈"), "{marks:?}");
+        let told = text(&comparison);
+        let legend = "\n*: the least error of those one could choose; ≈: may equal it (p of at";
+        assert!(told.contains(legend), "{told}");
+        // Two trials can't tell.
+        let mut cells = comparison.cells;
+        for cell in &mut cells {
+            cell.results.iter_mut().for_each(|results| results.trials = 2);
+        }
+        let told = text(&Comparison::new(cells, "mk"));
+        assert!(told.contains("\n*: the least") && !told.contains('≈'), "{told}");
     }
 
     #[test]

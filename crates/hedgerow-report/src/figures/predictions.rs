@@ -1,6 +1,7 @@
 //! Figures of one method's predictions: over time, against their labels, and how many labels are
 //! within their intervals.
 
+use hedgerow_data::text::counted;
 use hedgerow_lab::results::{CoursePoint, DeviceCourse, MethodResult, Results};
 
 use super::chart::{Chart, Entry, Key, Mark, Readout, Shape, Words, shortened};
@@ -99,8 +100,10 @@ pub(crate) fn course_chart(
         rank => format!("the {rank} of {} devices, ", results.nodes),
     };
     let kept = match stretch {
-        Stretch::Recent => format!("the latest {} predictions", points.len()),
-        Stretch::Whole => format!("{} predictions, evenly over the run", points.len()),
+        Stretch::Recent => format!("the latest {}", counted(points.len(), "prediction")),
+        Stretch::Whole => {
+            format!("{}, evenly over the run", counted(points.len(), "prediction"))
+        }
     };
     let mut words = words(results, "Predictions and truth", &target(results));
     words.subtitle = format!("Device {}: {rank}{kept}", shortened(&device, 40));

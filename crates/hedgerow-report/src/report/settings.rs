@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::figures::markup::escape;
 use crate::figures::{number, series};
+use hedgerow_data::text::counted;
 use hedgerow_lab::results::{DataSummary, Results};
 use hedgerow_lab::settings::defaults_as_json;
 
@@ -50,7 +51,8 @@ fn missing(data: &DataSummary) -> String {
     match (data.missing_inputs, data.missing_labels) {
         (0, 0) => "none".to_owned(),
         (inputs, labels) => {
-            format!("{inputs} inputs imputed, {labels} samples without a label skipped")
+            let (inputs, labels) = (counted(inputs, "input"), counted(labels, "sample"));
+            format!("{inputs} imputed, {labels} without a label skipped")
         }
     }
 }

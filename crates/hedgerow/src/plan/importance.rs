@@ -1,7 +1,5 @@
 //! What a [`Plan`] says of the importance of columns.
 
-use alloc::borrow::ToOwned;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Plan, PlanConfig};

@@ -17,6 +17,7 @@ mod offline;
 mod pki;
 mod process;
 mod reproduce;
+mod scenarios;
 mod serve;
 mod shell;
 mod simulate;

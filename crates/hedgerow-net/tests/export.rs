@@ -241,7 +241,7 @@ fn models_of_classes_and_of_several_targets_are_exported() {
             let folder = TempDir::new().unwrap();
             let (state, db) = (folder.path().join("a.state"), folder.path().join("server.db"));
             let (file, _) = StateFile::open(&state, "a", &[]).unwrap();
-            file.save(&federation.nodes()[0], None)().unwrap();
+            file.save(&federation.nodes()[0], None, None)().unwrap();
             let server = federation.server();
             let mut store = Store::open(&db, Durability::Kill).unwrap();
             let learning = hedgerow_net::plan_json::plan_to_json(&plan);

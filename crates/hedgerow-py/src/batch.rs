@@ -88,16 +88,6 @@ pub(crate) fn predictions<'py, T: Send>(
     labels::array(x.py(), plan, made)
 }
 
-/// The same of a plan that predicts one number.
-pub(crate) fn predict<'py, T: Send>(
-    shared: &Mutex<T>,
-    plan: &Plan,
-    x: &Bound<'py, PyAny>,
-    node: impl Fn(&mut T) -> &mut Node + Send + Sync,
-) -> PyResult<Bound<'py, PyArray1<f32>>> {
-    Ok(predictions(shared, plan, x, node)?.cast_into()?)
-}
-
 /// The probability of each class for all rows: a column for each class.
 pub(crate) fn predict_proba<'py, T: Send>(
     shared: &Mutex<T>,
@@ -142,35 +132,6 @@ pub(crate) fn intervals<'py, T: Send>(
         1 => Ok(ends.reshape([table.rows(), 2])?.into_any()),
         _ => Ok(ends.reshape([table.rows(), targets, 2])?.into_any()),
     }
-}
-
-/// The same of a plan that predicts one number.
-pub(crate) fn predict_interval<'py, T: Send>(
-    shared: &Mutex<T>,
-    plan: &Plan,
-    x: &Bound<'py, PyAny>,
-    level: f64,
-    node: impl Fn(&mut T) -> &mut Node + Send + Sync,
-) -> PyResult<Bound<'py, PyArray2<f32>>> {
-    Ok(intervals(shared, plan, x, level, node)?.cast_into()?)
-}
-
-/// What a node says of all rows: `say` adds as many numbers to a row as there are columns.
-pub(crate) fn predict_columns<'py>(
-    node: &Mutex<Node>,
-    plan: &Plan,
-    x: &Bound<'py, PyAny>,
-    columns: usize,
-    say: impl Fn(&Node, &mut Vec<f32>) + Send + Sync,
-) -> PyResult<Bound<'py, PyArray2<f32>>> {
-    let table = Table::samples(x, plan.inputs(), &plan.config().columns)?;
-    let rows = each_row(x.py(), node, &table, |node, _, x| {
-        node.predict(x)?;
-        let mut said = Vec::with_capacity(columns);
-        say(node, &mut said);
-        Ok(said)
-    })?;
-    PyArray1::from_vec(x.py(), rows.concat()).reshape([rows.len(), columns])
 }
 
 /// Learns all rows in order. Returns the predictions made before each. A row without a label is

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use hedgerow::Node;
-use hedgerow::learning::{Interval, Level};
 use hedgerow_data::rows;
 use hedgerow_data::samples::{Sample, SampleStream};
 use hedgerow_model::NoModel;
@@ -85,51 +84,40 @@ impl Model {
         Ok((PyArray1::from_vec(py, x).reshape(shape)?, PyArray1::from_vec(py, lines), owners))
     }
 
-    /// What is predicted of each output, one row per sample, by a node or by the shared model.
+    /// Predicts each row by a node or by the shared model: a number, several, or the name of a class.
     #[pyo3(signature = (x, node=None))]
     fn predict<'py>(
         &self,
         x: &Bound<'py, PyAny>,
         node: Option<String>,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let (node, plan) = (self.node(x.py(), node)?, self.model.plan());
-        let say = |node: &Node, said: &mut Vec<f32>| said.extend_from_slice(node.values());
-        batch::predict_columns(&node, plan, x, plan.outputs(), say)
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let node = self.node(x.py(), node)?;
+        batch::predictions(&node, self.model.plan(), x, |node| node)
     }
 
-    /// The probability of each class; no columns if labels are numbers.
+    /// The probability of each class.
     #[pyo3(signature = (x, node=None))]
     fn predict_proba<'py>(
         &self,
         x: &Bound<'py, PyAny>,
         node: Option<String>,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let (node, plan) = (self.node(x.py(), node)?, self.model.plan());
-        let say = |node: &Node, said: &mut Vec<f32>| said.extend_from_slice(node.probabilities());
-        batch::predict_columns(&node, plan, x, self.model.classes().len(), say)
+        let node = self.node(x.py(), node)?;
+        batch::predict_proba(&node, self.model.plan(), x, |node| node)
     }
 
-    /// Lower ends of the intervals around the predictions of each output, then upper ends; NaN by
-    /// the shared model, and for classes.
+    /// Lower and upper ends of the intervals around predictions; NaN by the shared model, and for
+    /// classes.
     #[pyo3(signature = (x, node=None, level=None))]
     fn predict_interval<'py>(
         &self,
         x: &Bound<'py, PyAny>,
         node: Option<String>,
         level: Option<f64>,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let level = level.or(self.model.card().interval).unwrap_or(0.9);
-        let level = Level::new(level).map_err(errors::value)?;
-        let (node, plan) = (self.node(x.py(), node)?, self.model.plan());
-        let outputs = plan.outputs();
-        let say = |node: &Node, said: &mut Vec<f32>| {
-            let ends = |upper: bool| {
-                let end = move |ends: Interval| if upper { ends.upper } else { ends.lower };
-                (0..outputs).map(move |at| node.interval(at, level).map_or(f32::NAN, end))
-            };
-            said.extend(ends(false).chain(ends(true)));
-        };
-        batch::predict_columns(&node, plan, x, 2 * outputs, say)
+        let node = self.node(x.py(), node)?;
+        batch::intervals(&node, self.model.plan(), x, level, |node| node)
     }
 
     /// Names of the classes; empty if labels are numbers.

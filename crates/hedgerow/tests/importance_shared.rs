@@ -238,10 +238,10 @@ fn hostile_numbers_are_refused_and_change_nothing() {
     let mut server = plan.server();
     let upload = first_upload(&plan);
     // Nothing is told in the first round.
-    let refused = server.accept_with(0, &[upload.clone()], &[0.0; 8]).unwrap_err();
+    let refused = server.accept_with(0, std::slice::from_ref(&upload), &[0.0; 8]).unwrap_err();
     assert_eq!(refused, Rejected::WrongLength { expected: 0, found: 8 });
     assert_eq!(server.uploads(), 0);
-    server.accept_with(0, &[upload.clone()], &[]).unwrap();
+    server.accept_with(0, std::slice::from_ref(&upload), &[]).unwrap();
     let without = Plan::new(config.importance(ImportanceScope::Local)).unwrap();
     let refused = without.server().accept_with(0, &[upload], &[0.0; 8]).unwrap_err();
     assert_eq!(refused, Rejected::WrongLength { expected: 0, found: 8 });

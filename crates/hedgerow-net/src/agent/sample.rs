@@ -696,7 +696,8 @@ mod tests {
         let config = PlanConfig::default().inputs(1).nodes(1).scaling(Scaling::None);
         for outputs in [1, 2] {
             let plan = Plan::new(config.clone().outputs(outputs)).unwrap();
-            let schema = Schema::new(&plan, Others::Refuse, &[]);
+            let table = TableSchema::of_plan(plan.config()).unwrap();
+            let schema = Schema::new(&plan, &table, Others::Refuse, &[]);
             let mut federation = Federation::new(&plan);
             federation.connect();
             let node = &mut federation.nodes_mut()[0];

@@ -16,7 +16,18 @@ from hedgerow import _hedgerow
 from hedgerow._requests import write_frame
 from hedgerow._samples import is_frame, is_sparse
 
-_Apply = Callable[[Any, str | None], NDArray[np.float32]]
+_Apply = Callable[[Any, str | None], NDArray[Any]]
+
+
+def _placed(parts: list[tuple[NDArray[np.int64], NDArray[Any]]], rows: int) -> NDArray[Any]:
+    """Parts with the rows that they belong to, as one array; other rows are NaN, or None for texts."""
+    known = parts[0][1] if parts else np.empty(0, dtype=np.float32)
+    is_number = known.dtype.kind == "f"
+    shape = (rows, *known.shape[1:])
+    made = np.full(shape, np.nan if is_number else None, dtype=known.dtype if is_number else object)
+    for at, part in parts:
+        made[at] = part
+    return made
 
 
 def load(path: str | PathLike[str]) -> Model:
@@ -67,19 +78,13 @@ class Model:
 
     def predict(self, X: Any, node: str | None = None) -> NDArray[Any]:
         """Predicts the label of each row, or its class, as a node or with the shared model."""
-        if self.classes:
-            probabilities = self.predict_proba(X, node)
-            found = np.full(len(probabilities), None, dtype=object)
-            known = ~np.isnan(probabilities).any(axis=1)
-            found[known] = np.array(self.classes, dtype=object)[probabilities[known].argmax(axis=1)]
-            return found
-        return self._squeezed(self._each(X, node, self._native.predict, self._outputs))
+        return self._each(X, node, self._native.predict)
 
     def predict_proba(self, X: Any, node: str | None = None) -> NDArray[np.float32]:
         """The probability of each class, one column for each of :attr:`classes`."""
         if not self.classes:
             raise ValueError("the model predicts numbers, which have no probabilities: use predict")
-        return self._each(X, node, self._native.predict_proba, len(self.classes))
+        return self._each(X, node, self._native.predict_proba)
 
     def predict_interval(
         self, X: Any, node: str | None = None, level: float | None = None
@@ -89,20 +94,10 @@ class Model:
         ``level`` is the share of labels within, from 0.5 to 0.99; by default that of the run. Ends
         are NaN with the shared model, which knows no errors, and for classes.
         """
-        count = self._outputs
-        ends = self._each(X, node, lambda x, name: self._native.predict_interval(x, name, level), 2 * count)
-        if self.classes:
-            return ends[:, 0], ends[:, count]
-        return self._squeezed(ends[:, :count]), self._squeezed(ends[:, count:])
+        ends = self._each(X, node, lambda x, name: self._native.predict_interval(x, name, level))
+        return ends[..., 0], ends[..., 1]
 
-    @property
-    def _outputs(self) -> int:
-        return int(self._described["outputs"])
-
-    def _squeezed(self, columns: NDArray[np.float32]) -> NDArray[np.float32]:
-        return columns if self.targets else columns[:, 0]
-
-    def _each(self, X: Any, node: str | None, apply: _Apply, columns: int) -> NDArray[np.float32]:
+    def _each(self, X: Any, node: str | None, apply: _Apply) -> NDArray[Any]:
         only = self.nodes[0] if node is None and not self._native.is_shared and len(self.nodes) == 1 else node
         if not is_frame(X) or self._described["schema"] is None:
             return apply(X.toarray() if is_sparse(X) else X, only)
@@ -112,18 +107,14 @@ class Model:
             # A header, then a line for each row.
             if file.read_bytes().count(b"\n") != len(X) + 1:
                 raise ValueError("texts of the frame have line breaks, which can't be read")
-        made = np.full((len(X), columns), np.nan, dtype=np.float32)
         at = lines.astype(np.int64) - 2
-        names = np.array(owners if owners is not None else [], dtype=object)
-        if owners is None:
-            made[at] = apply(x, only)
-        elif only is not None or not self.nodes:
-            kept = names == only if only is not None else np.full(len(at), True)
-            made[at[kept]] = apply(x[kept], only)
-        else:
-            for name in dict.fromkeys(owners):
-                made[at[names == name]] = apply(x[names == name], name)
-        return made
+        names = np.array(owners if owners is not None else [only] * len(at), dtype=object)
+        is_by_owner = owners is not None and only is None and bool(self.nodes)
+        parts = []
+        for name in dict.fromkeys(names) if is_by_owner else [only]:
+            kept = names == name if owners is not None and name is not None else np.full(len(at), True)
+            parts.append((at[kept], apply(x[kept], name)))
+        return _placed(parts, len(X))
 
     def __repr__(self) -> str:
         method, round_ = self._described["method"], self._described["round"]

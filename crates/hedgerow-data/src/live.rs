@@ -144,7 +144,7 @@ impl LiveSeries {
 
 impl TableSchema {
     /// What the columns of the rows of a plan's nodes mean, or what is wrong with them. Inputs
-    /// without names are called x[0], x[1], ….
+    /// without names are called `x[0]`, `x[1]`, ….
     pub fn of_plan(config: &PlanConfig) -> Result<Self, String> {
         let plain = || SeriesRule { inputs: config.inputs, ..SeriesRule::default() };
         let rule = config.series.clone().unwrap_or_else(plain);

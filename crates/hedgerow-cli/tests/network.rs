@@ -318,7 +318,7 @@ fn a_file_on_standard_input_is_played_in_step_and_one_of_no_use_has_a_code() {
     let done = play(&content, &[]);
     let log = text(&done.stderr);
     assert!(done.status.success() && log.contains("standard input is a file"), "{log}");
-    assert!(log.contains("learned=50 predicted=0 refused=0 answers_taken=50"), "{log}");
+    assert!(log.contains("learned=50 predicted=0 waited=0 refused=0 answers_taken=50"), "{log}");
     assert_eq!(status(&line)["round"], 51);
     // The same again without waiting for rounds.
     let done = play(&content, &["--pace", "free"]);

@@ -84,6 +84,7 @@ fn an_operator_who_tries_a_fleet_with_a_file() {
     let error = |name: &str| found[name].as_f64().unwrap();
     assert!((error("mse") / error("simulated_mse") - 1.0).abs() < 1e-6, "{found}");
     ran(folder, &["export", "fleet/node-03.state", "--out", "node-03.safetensors"]);
-    let said = ran(folder, &["predict", "node-03.safetensors", "--data", "sensors.csv"]);
-    assert_eq!(said.lines().count(), 1 + 40 * 12, "{said}");
+    let model = json(&hedgerow(folder, &["model", "node-03.safetensors", "--json"]));
+    assert_eq!((&model["method"], &model["nodes"]), (&"tr".into(), &["node-03"][..].into()));
+    assert!(model["round"].as_u64().unwrap() > 1, "{model}");
 }

@@ -123,6 +123,8 @@ struct Scratch {
     values: Vec<f32>,
     /// The probability of each class; empty if labels are numbers.
     probabilities: Vec<f32>,
+    /// The ranges in which the labels of the predictions are expected.
+    intervals: Vec<Option<Interval>>,
     buffers: Buffers,
 }
 
@@ -170,6 +172,7 @@ impl Raw {
                 x: vec![0.0; plan.inputs()],
                 z: vec![0.0; plan.width()],
                 values: vec![0.0; plan.values()],
+                intervals: vec![None; plan.outputs()],
                 ..Scratch::default()
             },
         }
@@ -328,6 +331,12 @@ impl Node {
         self.raw.as_ref().map_or(&[], |raw| &raw.scratch.probabilities)
     }
 
+    /// The range in which the label of each output of the latest answer was expected when it was
+    /// predicted, at the node's level. None where [`Self::interval`] is.
+    pub fn intervals(&self) -> &[Option<Interval>] {
+        self.raw.as_ref().map_or(&[], |raw| &raw.scratch.intervals)
+    }
+
     /// The range in which the label of the latest prediction is expected, with this probability.
     /// None before the first label that was predicted by a model, and for classes.
     ///
@@ -461,7 +470,11 @@ impl Node {
         }
         let (value, round) = (scratch.values[0], heads[0].round());
         raw.has_answered = known;
-        let interval = known.then(|| raw.interval(plan, 0, raw.level)).flatten();
+        for output in 0..plan.outputs() {
+            let interval = known.then(|| raw.interval(plan, output, raw.level)).flatten();
+            raw.scratch.intervals[output] = interval;
+        }
+        let interval = raw.scratch.intervals[0];
         let class = raw.classify(plan);
         (Answer { value, round, known, interval, class }, missing)
     }

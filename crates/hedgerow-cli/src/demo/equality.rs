@@ -8,6 +8,7 @@ use anyhow::Context;
 use hedgerow::learning::Interval;
 use hedgerow_lab::predictions::MethodPredictions;
 use hedgerow_lab::results::Results;
+use hedgerow_net::agent::output::{Ends, Predicted, Shown};
 use serde::Deserialize;
 
 use super::folder::{DemoFolder, node_name};
@@ -25,35 +26,21 @@ pub(super) struct Equality {
 }
 
 /// A line that a node writes.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Line {
     line: usize,
-    prediction: Option<Shown>,
-    #[serde(default)]
-    probabilities: Option<BTreeMap<String, f32>>,
-    #[serde(default)]
-    known: bool,
-    #[serde(default)]
-    lower: Option<f32>,
-    #[serde(default)]
-    upper: Option<f32>,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(untagged)]
-enum Shown {
-    Number(f32),
-    Numbers(Vec<f32>),
-    Class(String),
+    #[serde(flatten)]
+    answer: Option<Predicted>,
 }
 
 /// What was predicted from a sample. Numbers are bits.
 #[derive(Debug, PartialEq, Eq)]
-struct Predicted {
+struct Bits {
     values: Vec<u32>,
     class: Option<String>,
     probabilities: BTreeMap<String, u32>,
-    interval: Option<(u32, u32)>,
+    /// The lower ends of the intervals, and the upper ones.
+    ends: [Vec<u32>; 2],
 }
 
 impl Equality {
@@ -68,7 +55,7 @@ impl Equality {
         let ending = kernel.map(|kernel| format!(" {kernel}")).unwrap_or_default();
         let method = results.predictions.iter().find(|all| all.method.ends_with(&ending));
         let simulated = method.map_or_else(Vec::new, |method| simulated(results, method));
-        let is_equal = |(sample, predicted): &&(Key, Predicted)| {
+        let is_equal = |(sample, predicted): &&(Key, Bits)| {
             written.get(sample).is_some_and(|written| written == predicted)
         };
         Ok(Self { predictions: simulated.len(), equal: simulated.iter().filter(is_equal).count() })
@@ -79,7 +66,7 @@ impl Equality {
 type Key = (usize, u64);
 
 /// The predictions that nodes have written.
-fn written(folder: &DemoFolder) -> anyhow::Result<HashMap<Key, Predicted>> {
+fn written(folder: &DemoFolder) -> anyhow::Result<HashMap<Key, Bits>> {
     let begun = Instant::now();
     let mut all = HashMap::new();
     for node in 0..folder.nodes() {
@@ -95,39 +82,42 @@ fn written(folder: &DemoFolder) -> anyhow::Result<HashMap<Key, Predicted>> {
             }
             std::thread::sleep(super::POLL_INTERVAL);
         };
-        for line in lines.into_iter().filter(|line| line.known) {
+        for Line { line, answer } in lines {
             // Lines count from 1.
-            if let Some(sample) = line.line.checked_sub(1).and_then(|line| samples.get(line))
-                && let Some(predicted) = Predicted::of(line)
+            if let Some(sample) = line.checked_sub(1).and_then(|line| samples.get(line))
+                && let Some(answer) = answer.filter(|answer| answer.known)
             {
-                all.insert((node, sample.index), predicted);
+                all.insert((node, sample.index), Bits::of(answer));
             }
         }
     }
     Ok(all)
 }
 
-impl Predicted {
-    fn of(line: Line) -> Option<Self> {
-        let (values, class) = match line.prediction? {
-            Shown::Number(value) => (vec![value.to_bits()], None),
-            Shown::Numbers(values) => (values.into_iter().map(f32::to_bits).collect(), None),
+impl Bits {
+    fn of(answer: Predicted) -> Self {
+        let Predicted { prediction, probabilities, interval, .. } = answer;
+        let (values, class) = match prediction {
             Shown::Class(class) => (Vec::new(), Some(class)),
+            numbers => (bits(&numbers), None),
         };
-        let probabilities = line.probabilities.into_iter().flatten();
+        let probabilities = probabilities.into_iter().flatten();
         let probabilities = probabilities.map(|(class, share)| (class, share.to_bits())).collect();
-        let ends = line.lower.zip(line.upper);
-        let interval = ends.map(|(lower, upper)| bits(Interval { lower, upper }));
-        Some(Self { values, class, probabilities, interval })
+        let ends = interval.map(|Ends { lower, upper }| [bits(&lower), bits(&upper)]);
+        Self { values, class, probabilities, ends: ends.unwrap_or_default() }
     }
 }
 
-fn bits(interval: Interval) -> (u32, u32) {
-    (interval.lower.to_bits(), interval.upper.to_bits())
+fn bits(shown: &Shown) -> Vec<u32> {
+    match shown {
+        Shown::Number(value) => vec![value.to_bits()],
+        Shown::Numbers(values) => values.iter().map(|value| value.to_bits()).collect(),
+        Shown::Class(_) => Vec::new(),
+    }
 }
 
 /// The predictions of a simulation, sample by sample.
-fn simulated(results: &Results, method: &MethodPredictions) -> Vec<(Key, Predicted)> {
+fn simulated(results: &Results, method: &MethodPredictions) -> Vec<(Key, Bits)> {
     let (targets, classes) = (results.targets.len().max(1), &results.classes);
     let samples = method.predictions.chunks_exact(targets).enumerate();
     let predicted = samples.map(|(at, scored)| {
@@ -139,12 +129,15 @@ fn simulated(results: &Results, method: &MethodPredictions) -> Vec<(Key, Predict
             Some(_) => Vec::new(),
             None => scored.iter().map(|scored| scored.value.to_bits()).collect(),
         };
-        let predicted = Predicted {
+        let end = |of: fn(&Interval) -> f32| {
+            let ends = scored.iter().filter_map(|scored| scored.interval.as_ref());
+            ends.map(|interval| of(interval).to_bits()).collect()
+        };
+        let predicted = Bits {
             values,
             class,
             probabilities: classes.iter().cloned().zip(shares).collect(),
-            // Nodes write no intervals of several targets.
-            interval: first.interval.filter(|_| targets == 1).map(bits),
+            ends: [end(|interval| interval.lower), end(|interval| interval.upper)],
         };
         ((first.node as usize, first.index), predicted)
     });

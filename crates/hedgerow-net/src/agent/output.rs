@@ -6,7 +6,7 @@ use std::io::Write;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 /// Lines that may wait to be written.
@@ -41,12 +41,12 @@ pub struct Written<'a> {
 }
 
 /// A prediction as it is shown.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Predicted {
     /// ŷ.
     pub prediction: Shown,
     /// The probability of each class.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probabilities: Option<BTreeMap<String, f32>>,
     /// The round of the model.
     pub round: u64,
@@ -58,7 +58,7 @@ pub struct Predicted {
 }
 
 /// Lower and upper ends of intervals, for each target as the prediction is.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ends {
     /// Their lower ends.
     pub lower: Shown,
@@ -67,7 +67,7 @@ pub struct Ends {
 }
 
 /// Labels, or predictions of them.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Shown {
     /// Of one target.

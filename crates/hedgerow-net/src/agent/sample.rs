@@ -406,8 +406,8 @@ impl Schema {
 
     /// The ends of the intervals around the latest prediction of a node; missing ones are NaN.
     fn ends(&self, node: &Node) -> Ends {
-        let all = (0..self.targets.len()).map(|target| node.interval(target, node.level()));
-        let all = all.map(|it| it.map_or([f32::NAN; 2], |it| [it.lower, it.upper]));
+        let all =
+            node.intervals().iter().map(|it| it.map_or([f32::NAN; 2], |it| [it.lower, it.upper]));
         let (lower, upper): (Vec<f32>, Vec<f32>) = all.map(|[lower, upper]| (lower, upper)).unzip();
         Ends { lower: self.shown(&lower), upper: self.shown(&upper) }
     }

@@ -234,9 +234,10 @@ mod server {
                     Code::ResourceExhausted
                 }
                 CloseReason::Replaced => Code::Aborted,
-                CloseReason::Revoked | CloseReason::Expired | CloseReason::OtherName => {
-                    Code::PermissionDenied
-                }
+                CloseReason::Revoked
+                | CloseReason::Expired
+                | CloseReason::NotANode
+                | CloseReason::OtherName => Code::PermissionDenied,
                 CloseReason::NoHello => Code::DeadlineExceeded,
                 CloseReason::NotHello | CloseReason::BadName(_) => Code::InvalidArgument,
                 CloseReason::Version(_) => Code::FailedPrecondition,

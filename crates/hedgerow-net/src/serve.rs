@@ -8,7 +8,9 @@ pub mod history_cache;
 pub mod hub;
 pub mod listener;
 pub mod metrics;
+mod renewal;
 pub mod server;
+mod signing;
 pub mod status;
 mod throttle;
 

@@ -37,6 +37,8 @@ pub struct ServeSettings {
     pub names: Vec<String>,
     /// Folder of the server's certificate; none is plain text.
     pub identity: Option<PathBuf>,
+    /// File with the passphrase of the authority's key, if that is there and encrypted.
+    pub passphrase_file: Option<PathBuf>,
     /// The file that the run is kept in.
     pub store: PathBuf,
     /// What a round survives.
@@ -82,6 +84,7 @@ struct ListenConfig {
     names: Vec<String>,
     tls: bool,
     identity: PathBuf,
+    passphrase_file: PathBuf,
 }
 
 #[derive(Debug, Deserialize)]
@@ -160,6 +163,8 @@ impl ServeSettings {
             dashboard: dashboard.map(|address| socket("listen.dashboard", address)).transpose()?,
             names: listen.names,
             identity: listen.tls.then_some(listen.identity),
+            passphrase_file: Some(listen.passphrase_file)
+                .filter(|file| !file.as_os_str().is_empty()),
             store: store.path,
             durability: store.durability,
             log,

@@ -19,10 +19,12 @@ use super::dashboard::{self, Hosts};
 use super::history_cache::HistoryCache;
 use super::hub::{Hub, NotStored};
 use super::listener::{Listener, raise_descriptor_limit};
+use super::renewal::Renewal;
 use super::status::Source;
 use crate::coordinator::records::Run;
 use crate::coordinator::{BadRun, Coordinator, Window};
 use crate::pki::identity::{IdentityError, PlainTextRefused, ServerIdentity, check_plain_text};
+use crate::pki::{Authority, Passphrase};
 use crate::plan_json::{plan_from_json, plan_to_json};
 use crate::storage::sqlite::KEPT_WHOLE;
 use crate::storage::{Store, StoreError};
@@ -129,6 +131,7 @@ impl Server {
             identity,
             store: path,
             durability,
+            passphrase_file,
             ..
         } = settings;
         if identity.is_none() {
@@ -136,6 +139,10 @@ impl Server {
         }
         let identity =
             identity.map(|folder| ServerIdentity::open(&folder)).transpose()?.map(Arc::new);
+        let passphrase = passphrase_file.as_deref().map(Passphrase::read).transpose()?;
+        let authority = identity.as_ref().map(|identity| {
+            Authority::at(identity.folder()).with_passphrase(passphrase).acting_for("server")
+        });
         if let Some(warning) = identity.as_ref().and_then(|identity| identity.warning()) {
             tracing::warn!("{warning}");
         }
@@ -159,7 +166,7 @@ impl Server {
             .map_err(ServeError::NoThread)?;
 
         let failed = |address| move |source| ServeError::Listen { address, source };
-        let listener = Listener::bind(address, identity.clone(), &hub).await;
+        let listener = Listener::bind(address, identity.clone(), authority.clone(), &hub).await;
         let listener = listener.map_err(failed(address))?;
         let address = listener.address().map_err(failed(address))?;
         let (stop, stopped) = watch::channel(false);
@@ -178,8 +185,8 @@ impl Server {
         };
         chores.spawn(keep_time(Arc::clone(&hub)));
         chores.spawn(keep_tidy(Arc::clone(&hub)));
-        if let Some(identity) = identity {
-            chores.spawn(watch_certificates(Arc::clone(&hub), identity));
+        if let (Some(identity), Some(authority)) = (identity, authority) {
+            chores.spawn(watch_certificates(Arc::clone(&hub), identity, authority));
         }
         let listener = tokio::spawn(listener.serve(grpc::service(Arc::clone(&hub)), stopped));
         if !inputs.is_empty() {
@@ -299,10 +306,14 @@ async fn keep_tidy(hub: Arc<Hub>) {
 
 /// Once a second: reads certificate and list of revoked ones if they have changed, and ends the
 /// streams of revoked nodes.
-async fn watch_certificates(hub: Arc<Hub>, identity: Arc<ServerIdentity>) {
+async fn watch_certificates(hub: Arc<Hub>, identity: Arc<ServerIdentity>, authority: Authority) {
     let mut seconds = every_second();
+    let mut renewal = Renewal::new(authority);
     loop {
         seconds.tick().await;
+        if identity.is_due() {
+            renewal.attempt(&identity).await;
+        }
         match identity.reload_if_changed() {
             Ok(true) => {
                 tracing::info!("certificate or list of revoked ones read again");

@@ -61,6 +61,14 @@ pub enum Security {
 }
 
 impl Security {
+    /// When the node's certificate ends, in seconds of Unix time.
+    pub fn certificate_end(&self) -> Option<i64> {
+        match self {
+            Self::Tls { identity, .. } => Some(identity.peer().end),
+            Self::PlainText { .. } => None,
+        }
+    }
+
     /// The node's name.
     pub fn name(&self) -> &str {
         match self {
@@ -79,6 +87,8 @@ pub enum Event {
         joined: Box<Joined>,
         /// Sends the node's messages.
         sender: ClientSender,
+        /// When the node's certificate ends, in seconds of Unix time.
+        certificate_end: Option<i64>,
     },
     /// A message of the server came.
     Heard(Received),
@@ -232,7 +242,12 @@ impl Client {
             Err(_) => return ConnectError::Silent(self.settings.connect_timeout.0),
         };
         let since = Instant::now();
-        if events.send(Event::Up { joined: Box::new(joined), sender }).await.is_err() {
+        let certificate_end = self.security.certificate_end();
+        if events
+            .send(Event::Up { joined: Box::new(joined), sender, certificate_end })
+            .await
+            .is_err()
+        {
             return ConnectError::Ended;
         }
         // After the node's last message, the server is given a moment to end the stream.

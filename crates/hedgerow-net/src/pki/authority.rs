@@ -410,10 +410,10 @@ impl Authority {
         Signer::read(key, certificate, self.passphrase.as_ref())
     }
 
-    fn text(&self, file: &Path) -> Result<String, PkiError> {
+    fn text(&self, file: &Path) -> Result<String, IdentityError> {
         let content = read_whole(file, MAX_PEM_BYTES)?;
         let unfit = |_| IdentityError::Unfit { file: file.to_owned(), what: "that is no text" };
-        Ok(String::from_utf8(content).map_err(unfit)?)
+        String::from_utf8(content).map_err(unfit)
     }
 
     /// Writes the list of revoked certificates of each authority, with a greater number than

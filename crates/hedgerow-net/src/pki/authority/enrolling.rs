@@ -10,8 +10,8 @@ use time::{Duration, OffsetDateTime};
 use super::signer::Signed;
 use super::tokens::{self, MAX_TOKENS, TokenRecord, TokenState};
 use super::{
-    AUTHORITY_FILE, Authority, INDEX_FILE, Issued, Issuing, Kind, PkiError, TOKENS_FILE, end_after,
-    index, lock, write,
+    AUTHORITY_FILE, Authority, INDEX_FILE, Issued, Issuing, KEY_FILE, Kind, PkiError, TOKENS_FILE,
+    end_after, index, is_there, lock, write,
 };
 use crate::file::Access;
 use crate::pki::identity::{Peer, Role, SERVER_FILE, certificate_in, check_node_name};
@@ -186,7 +186,7 @@ impl Authority {
     ) -> Result<usize, PkiError> {
         let file = self.folder.join(TOKENS_FILE);
         let mut all = tokens::load(&file)?;
-        let mut count = 0;
+        let (mut count, mut is_changed) = (0, false);
         for token in all.iter_mut().filter(|token| {
             token.cancelled_at.is_none()
                 && now < token.ends_at
@@ -194,8 +194,11 @@ impl Authority {
         }) {
             count += usize::from(token.state(now) == TokenState::Open);
             token.cancelled_at = Some(now);
+            is_changed = true;
         }
-        tokens::save(&file, all, now)?;
+        if is_changed {
+            tokens::save(&file, all, now)?;
+        }
         Ok(count)
     }
 
@@ -203,6 +206,7 @@ impl Authority {
     /// until it ends, because the answer may have been lost.
     pub fn enroll(&self, secret: &Secret, request: &Requested) -> Result<Granted, EnrolmentError> {
         let now = self.now();
+        self.check_key()?;
         let _lock = lock(&self.folder)?;
         let file = self.folder.join(TOKENS_FILE);
         let mut tokens = tokens::load(&file)?;
@@ -247,6 +251,7 @@ impl Authority {
             return Err(EnrolmentError::OtherName { token, name });
         }
         let now = self.now();
+        self.check_key()?;
         let _lock = lock(&self.folder)?;
         let all = self.list()?;
         let known = known(&all, &peer.name);
@@ -273,6 +278,7 @@ impl Authority {
     /// A new key and certificate for the server, for the same names and as long as before.
     pub fn prolong_server(&self) -> Result<(PathBuf, Issued), EnrolmentError> {
         let now = self.now();
+        self.check_key()?;
         let _lock = lock(&self.folder)?;
         let mut all = self.list()?;
         let before = all.iter().rfind(|issued| issued.kind == Kind::Server);
@@ -310,6 +316,12 @@ impl Authority {
         let file = self.file_of(Role::Node, &issued.name);
         write(&file, &certificates, Access::Shared)?;
         Ok((file, issued))
+    }
+
+    /// Whether it can sign at all. A server may have only its own files.
+    fn check_key(&self) -> Result<(), PkiError> {
+        let file = self.folder.join(KEY_FILE);
+        if is_there(&file)? { Ok(()) } else { Err(PkiError::NoKey { file }) }
     }
 
     /// Records a certificate. Nobody has it before this is done.

@@ -104,6 +104,12 @@ pub enum PkiError {
     /// There are too many tokens.
     #[error("there are {MAX_TOKENS} tokens: wait until some have ended for 30 days")]
     TooManyTokens,
+    /// There is no key here.
+    #[error("{} is not here: certificates are signed where it is", file.display())]
+    NoKey {
+        /// The file.
+        file: PathBuf,
+    },
     /// The authority's key is encrypted.
     #[error(
         "{} is encrypted: give its passphrase with --passphrase-file FILE, in \

@@ -71,7 +71,8 @@ impl Bundle {
                 return Err(unfit("holds no private key in PEM (an encrypted one can't be used)"));
             }
         };
-        if !(2..=1 + MAX_AUTHORITIES).contains(&certificates.len()) {
+        let is_twice = matches!(&certificates[..], [_, one, other] if one == other);
+        if !(2..=1 + MAX_AUTHORITIES).contains(&certificates.len()) || is_twice {
             return Err(unfit(
                 "must hold two certificates, its owner's and then the authority's (and another \
                  authority's while one replaces the other), but holds more or fewer",

@@ -15,6 +15,8 @@ pub(crate) const ROUND: Duration = Duration::from_millis(50);
 pub(crate) const UPLOAD: u64 = 430;
 
 const WINDOW: usize = 200;
+/// The error of the mean of all labels.
+const MEAN_FORECAST: f64 = 0.9;
 const KERNELS: u32 = 11;
 /// Rounds after which the data changes.
 const SEASON: u64 = 2_500;
@@ -89,20 +91,30 @@ impl Invented {
 
     fn node(&self, number: u32, round: u64, at_ms: u64) -> NodeStatus {
         let luck = chance(number.into(), 7);
-        let is_away = (u64::from(number) + round / 400).is_multiple_of(9);
+        let (state, evidence) = state(number, round);
+        let is_away = !matches!(
+            state,
+            NodeState::Connected | NodeState::Silent | NodeState::Suspect | NodeState::Quarantined
+        );
         let uploads = (round as f64 * (0.7 + 0.3 * luck)) as u64;
         let level = 0.03 + 0.05 * luck;
         NodeStatus {
             number,
             name: format!("Sensor-{:03}", number + 1),
-            state: if is_away { NodeState::Away } else { NodeState::Connected },
+            state,
+            evidence: evidence.into(),
             last_seen_ms: at_ms
                 - if is_away { 1_000 + 90_000 * u64::from(number % 50) } else { 20 },
+            last_sample_ms: (number % 40 != 39).then(|| {
+                at_ms - if is_away { 1_000 + 90_000 * u64::from(number % 50) } else { 60 }
+            }),
             round: round.saturating_sub(if is_away { 400 } else { 1 }),
             samples: uploads,
             mse: (number % 40 != 39).then_some(level),
             window_mse: (number % 40 != 39)
                 .then(|| level * (0.7 + 0.6 * chance(round / 20, 100 + u64::from(number)))),
+            mean_forecast_mse: (number % 40 != 39)
+                .then(|| MEAN_FORECAST * (0.8 + 0.4 * chance(number.into(), 8))),
             bytes_up: uploads * UPLOAD,
             bytes_down: round * UPLOAD,
             uploads,
@@ -126,8 +138,8 @@ impl Source for Invented {
         let mut nodes: Vec<_> =
             (0..self.nodes).map(|number| self.node(number, round, at_ms)).collect();
         let connected =
-            nodes.iter().filter(|node| node.state == NodeState::Connected).count() as u64;
-        nodes.sort_by_key(|node| node.state == NodeState::Away);
+            nodes.iter().filter(|node| !node.address.is_empty()).count() as u64;
+        nodes.sort_by_key(|node| node.address.is_empty());
         nodes.truncate(MAX_NODES_SHOWN);
         let window = &past.points[past.points.len().saturating_sub(WINDOW)..];
         let share = |kernel| {
@@ -159,6 +171,8 @@ impl Source for Invented {
             mse: last.and_then(|point| point.mse),
             window_mse: last.and_then(|point| point.window_mse),
             window_rounds: WINDOW as u64,
+            mean_forecast_mse: Some(MEAN_FORECAST),
+            scale_version: 3,
             selected: self.has_kernels().then(|| selected(round)),
             kernels: if self.has_kernels() {
                 (0..KERNELS).map(kernel).collect()
@@ -214,6 +228,19 @@ fn importance(round: u64) -> ImportanceStatus {
     let mut columns: Vec<ColumnStatus> = names.iter().enumerate().map(column).collect();
     columns.sort_by(|one, other| other.increase.total_cmp(&one.increase));
     ImportanceStatus { columns, left_out: 0, rounds, has_label_unit: true }
+}
+
+/// What a node does, and why.
+fn state(number: u32, round: u64) -> (NodeState, &'static str) {
+    match number {
+        3 => (NodeState::Suspect, "uploads 41 times as far from the others as usual"),
+        5 => (NodeState::Quarantined, "by the operator: new firmware"),
+        6 => (NodeState::Silent, "no answer in the last 12 rounds"),
+        10 => (NodeState::Banned, "by the operator: wrong unit"),
+        11 => (NodeState::Revoked, "its certificate is on the list"),
+        _ if (u64::from(number) + round / 400).is_multiple_of(9) => (NodeState::Away, ""),
+        _ => (NodeState::Connected, ""),
+    }
 }
 
 /// The kernel of a round: one is best for some time, its neighbours sometimes.

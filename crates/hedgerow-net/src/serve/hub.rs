@@ -283,9 +283,12 @@ impl Hub {
 
     /// Ends the streams of nodes whose certificate was revoked.
     pub fn expel(&self, is_revoked: impl Fn(&Peer) -> bool) {
-        for (node, (close_signal, peer)) in &self.lock().sessions {
+        let mut guard = self.lock();
+        let Inner { sessions, coordinator, .. } = &mut *guard;
+        for (node, (close_signal, peer)) in sessions {
             if peer.as_ref().is_some_and(&is_revoked) {
                 tracing::warn!(node, "revoked: its stream ends");
+                coordinator.revoke(*node);
                 close_signal.give(CloseReason::Revoked);
             }
         }

@@ -222,6 +222,8 @@ mod tests {
             mse: None,
             window_mse: Some(0.25),
             window_rounds: 100,
+            mean_forecast_mse: None,
+            scale_version: 0,
             selected: None,
             kernels: Vec::new(),
             rounds_per_second: 0.0,

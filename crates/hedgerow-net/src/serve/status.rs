@@ -70,6 +70,15 @@ pub struct Status {
     pub window_mse: Option<f64>,
     /// How many rounds those are.
     pub window_rounds: u64,
+    /// What the error would be if each node always predicted the mean of all its labels; of
+    /// classes, its most frequent one. It is from what nodes report for scaling; `None` if they
+    /// report nothing, because scales are fixed.
+    #[serde(default)]
+    pub mean_forecast_mse: Option<f64>,
+    /// Changes of the scale so far, the first included; 0 if there is none yet, or scales are
+    /// fixed.
+    #[serde(default)]
+    pub scale_version: u64,
     /// The kernel that predicts in the open round, counted from 0; `None` for methods that select
     /// none.
     pub selected: Option<u32>,
@@ -145,14 +154,39 @@ pub struct KernelStatus {
     pub vote_share: f64,
 }
 
-/// Whether a node has an open stream.
+/// What a node does, or is allowed to do. Of several, the one that an operator should know first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
     /// It has an open stream.
     Connected,
+    /// It has an open stream and misses rounds: they no longer wait for it.
+    Silent,
+    /// Its uploads look wrong: see [`NodeStatus::evidence`].
+    Suspect,
+    /// It predicts, and its uploads don't count.
+    Quarantined,
+    /// An operator has excluded it.
+    Banned,
+    /// Its certificate was revoked.
+    Revoked,
     /// It joined before and is not connected.
     Away,
+}
+
+impl NodeState {
+    /// The state in a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Silent => "silent",
+            Self::Suspect => "suspect",
+            Self::Quarantined => "quarantined",
+            Self::Banned => "banned",
+            Self::Revoked => "revoked",
+            Self::Away => "away",
+        }
+    }
 }
 
 /// A node as the server knows it. Sums are over the whole run.
@@ -162,10 +196,16 @@ pub struct NodeStatus {
     pub number: u32,
     /// The name in its certificate.
     pub name: String,
-    /// Whether it is connected.
+    /// What it does, or is allowed to do.
     pub state: NodeState,
+    /// Why it is in this state, in words; empty if the state says it all.
+    #[serde(default)]
+    pub evidence: String,
     /// When its latest message came, in milliseconds of Unix time.
     pub last_seen_ms: u64,
+    /// When its latest labelled samples came; `None` if none came since the server started.
+    #[serde(default)]
+    pub last_sample_ms: Option<u64>,
     /// Round of its latest upload.
     pub round: u64,
     /// Labelled samples that it reported.
@@ -174,6 +214,10 @@ pub struct NodeStatus {
     pub mse: Option<f64>,
     /// The same over its latest uploads.
     pub window_mse: Option<f64>,
+    /// What its error would be if it always predicted the mean of all its labels: see
+    /// [`Status::mean_forecast_mse`].
+    #[serde(default)]
+    pub mean_forecast_mse: Option<f64>,
     /// Bytes of its messages.
     pub bytes_up: u64,
     /// Bytes of messages to it.

@@ -1,24 +1,40 @@
 // The table of nodes. Rows are made once, and then only changed cells are written, so that a
 // thousand rows stay responsive.
 
-import { ago, bytes, count, number } from "./words.js";
+import { ago, bytes, count, nothing, number } from "./words.js";
 
 const page = 100;
 
 // Words, the value that is sorted by, and what a cell says.
 const columns = [
   { name: "Name", text: true, value: (node) => node.name, says: (node) => node.name },
-  { name: "State", text: true, value: (node) => node.state, says: (node) => node.state },
+  {
+    name: "State",
+    text: true,
+    value: (node) => node.state,
+    kind: "state",
+    says: (node) => (node.evidence ? `${node.state}: ${node.evidence}` : node.state),
+  },
   {
     name: "Last seen",
     value: (node) => -node.last_seen_ms,
     says: (node, now) => ago(now - node.last_seen_ms),
+  },
+  {
+    name: "Last sample",
+    value: (node) => (node.last_sample_ms ? -node.last_sample_ms : null),
+    says: (node, now) => (node.last_sample_ms ? ago(now - node.last_sample_ms) : nothing),
   },
   { name: "Error", value: (node) => node.mse, says: (node) => number(node.mse) },
   {
     name: "Error, lately",
     value: (node) => node.window_mse,
     says: (node) => number(node.window_mse),
+  },
+  {
+    name: "Of its mean",
+    value: (node) => node.mean_forecast_mse ?? null,
+    says: (node) => number(node.mean_forecast_mse),
   },
   { name: "Samples", value: (node) => node.samples, says: (node) => count(node.samples) },
   { name: "Up", value: (node) => node.bytes_up, says: (node) => bytes(node.bytes_up) },
@@ -98,7 +114,7 @@ export class NodeTable {
   arrange(keepOrder = false) {
     const wanted = this.filter.value.trim().toLowerCase();
     const fits = (node) =>
-      [node.name, node.state, node.address, node.software]
+      [node.name, node.state, node.evidence ?? "", node.address, node.software]
         .join("\n")
         .toLowerCase()
         .includes(wanted);
@@ -138,7 +154,7 @@ export class NodeTable {
       columns.forEach((column, index) => {
         const cell = document.createElement(index === 0 ? "th" : "td");
         if (index === 0) cell.scope = "row";
-        if (column.text) cell.className = "text";
+        cell.className = [column.text ? "text" : "", column.kind ?? ""].join(" ").trim();
         row.append(cell);
       });
       row.said = [];
@@ -149,7 +165,7 @@ export class NodeTable {
       if (row.said[index] === says) return;
       row.said[index] = says;
       row.children[index].textContent = says;
-      if (index === 0) row.children[index].title = says;
+      if (column.text) row.children[index].title = says;
     });
     row.className = node.state;
     return row;

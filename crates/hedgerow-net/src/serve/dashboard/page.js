@@ -115,6 +115,7 @@ function showNumbers() {
   say("window-mse", number(status.window_mse));
   say("window", `the last ${count(status.window_rounds)} rounds`);
   say("window-words", `Lately: the last ${count(status.window_rounds)} rounds.`);
+  showMeanForecast();
   say("round", count(status.round));
   say("open-for", `open for ${span(status.open_ms)}`);
   say("uploads", needed === null ? count(uploads) : `${count(uploads)} of ${count(needed)}`);
@@ -131,7 +132,6 @@ function showNumbers() {
   say("bytes-words", bytesWords());
   document.getElementById("warning").hidden = status.store_ok;
   document.getElementById("kernels").hidden = kernels.length === 0;
-  document.getElementById("no-kernels").hidden = kernels.length > 0;
   showImportance(status.importance ?? null);
   const kernel = kernels[selected];
   say("selected", kernel?.name ?? "none yet");
@@ -146,6 +146,33 @@ function showNumbers() {
     "bars-caption",
     `Selected (coloured) and voted for (grey), in the last ${count(status.window_rounds)} rounds`,
   );
+}
+
+// What a node has for free, beside the error that the federation reaches.
+function showMeanForecast() {
+  const { mean_forecast_mse: mean, mse, scale_version: scale } = status;
+  const isKnown = typeof mean === "number";
+  say("mean-forecast", number(mean));
+  say("skill", isKnown ? skillWords(mse, mean) : "not known: nodes don't report their labels");
+  say("scale", scale > 0 ? `lately; the scale changed ${times(scale - 1)}` : "lately");
+  say(
+    "mean-words",
+    isKnown
+      ? "The mean of a node's labels costs nothing: it is from the summaries of all labels that " +
+          "nodes report for scaling."
+      : "",
+  );
+}
+
+function skillWords(mse, mean) {
+  if (mse === null || mean <= 0) return "the mean of all its labels";
+  const share = percent(Math.abs(1 - mse / mean));
+  return mse <= mean ? `the run's error is ${share} less` : `the run's error is ${share} more`;
+}
+
+function times(many) {
+  if (many === 0) return "never since the first";
+  return many === 1 ? "once" : `${count(many)} times`;
 }
 
 function showImportance(importance) {
@@ -185,7 +212,8 @@ function chosen(name) {
 function drawCharts(all) {
   if (!status || document.hidden) return;
   const view = chosen("span");
-  drawError(view === "recent" ? track.recent : track.whole, chosen("axis"), view);
+  const points = view === "recent" ? track.recent : track.whole;
+  drawError(points, chosen("axis"), view, status.mean_forecast_mse ?? null);
   if (!all) return;
   if (status.kernels.length > 0) {
     drawShares(track.whole, status.kernels);

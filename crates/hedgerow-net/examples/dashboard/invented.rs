@@ -91,7 +91,7 @@ impl Invented {
 
     fn node(&self, number: u32, round: u64, at_ms: u64) -> NodeStatus {
         let luck = chance(number.into(), 7);
-        let (state, evidence) = state(number, round);
+        let (state, reason) = state(number, round);
         let is_away = !matches!(
             state,
             NodeState::Connected | NodeState::Silent | NodeState::Suspect | NodeState::Quarantined
@@ -102,7 +102,8 @@ impl Invented {
             number,
             name: format!("Sensor-{:03}", number + 1),
             state,
-            evidence: evidence.into(),
+            connected: !is_away,
+            reason: reason.into(),
             last_seen_ms: at_ms
                 - if is_away { 1_000 + 90_000 * u64::from(number % 50) } else { 20 },
             last_sample_ms: (number % 40 != 39).then(|| {
@@ -138,8 +139,8 @@ impl Source for Invented {
         let mut nodes: Vec<_> =
             (0..self.nodes).map(|number| self.node(number, round, at_ms)).collect();
         let connected =
-            nodes.iter().filter(|node| !node.address.is_empty()).count() as u64;
-        nodes.sort_by_key(|node| node.address.is_empty());
+            nodes.iter().filter(|node| node.connected).count() as u64;
+        nodes.sort_by_key(|node| !node.connected);
         nodes.truncate(MAX_NODES_SHOWN);
         let window = &past.points[past.points.len().saturating_sub(WINDOW)..];
         let share = |kernel| {
@@ -192,6 +193,7 @@ impl Source for Invented {
             nodes_left_out: u64::from(self.nodes) - nodes.len() as u64,
             nodes,
             importance: self.has_kernels().then(|| importance(round)),
+            ..Status::default()
         }
     }
 

@@ -13,7 +13,7 @@ const columns = [
     text: true,
     value: (node) => node.state,
     kind: "state",
-    says: (node) => (node.evidence ? `${node.state}: ${node.evidence}` : node.state),
+    says: (node) => (node.reason ? `${node.state}: ${node.reason}` : node.state),
   },
   {
     name: "Last seen",
@@ -114,7 +114,7 @@ export class NodeTable {
   arrange(keepOrder = false) {
     const wanted = this.filter.value.trim().toLowerCase();
     const fits = (node) =>
-      [node.name, node.state, node.evidence ?? "", node.address, node.software]
+      [node.name, node.state, node.reason ?? "", node.address, node.software]
         .join("\n")
         .toLowerCase()
         .includes(wanted);

@@ -14,7 +14,7 @@ impl Source for Hub {
         let wire = self.wire();
         let at = now();
         let inner = self.lock();
-        let Inner { coordinator, failure, .. } = &*inner;
+        let Inner { coordinator, failure, events, .. } = &*inner;
         let (totals, window, opening) =
             (coordinator.totals(), coordinator.window(), coordinator.opening());
         let config = self.plan.config();
@@ -54,6 +54,9 @@ impl Source for Hub {
             naive_up: naive * totals.uploads,
             naive_down: naive * totals.broadcasts,
             store_ok: failure.is_none(),
+            paused: false,
+            settings_changed: vec![],
+            events: events.shown(),
             nodes: nodes(coordinator),
             nodes_left_out: coordinator.members().len().saturating_sub(MAX_NODES_SHOWN) as u64,
             importance: self.importance(opening),
@@ -124,13 +127,14 @@ fn state(member: &Member) -> NodeState {
     }
 }
 
-fn node(member: &Member) -> NodeStatus {
+pub(super) fn node(member: &Member) -> NodeStatus {
     let record = &member.record;
     NodeStatus {
         number: record.number,
         name: record.name.clone(),
         state: state(member),
-        evidence: String::new(),
+        connected: member.is_connected(),
+        reason: String::new(),
         last_seen_ms: record.last_seen_ms,
         last_sample_ms: member.last_sample_ms,
         round: member.round,

@@ -1,12 +1,17 @@
 //! An invented run: an error that falls, rises when the data changes, and falls again; changing
 //! kernels; nodes that join and leave.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use futures_util::future::BoxFuture;
+use hedgerow_net::admin::Operates;
+use hedgerow_net::coordinator::events::Severity;
+use hedgerow_net::operations::{Action, ActionError, Actor, Outcome};
 use hedgerow_net::serve::status::{
-    ColumnStatus, ImportanceStatus, KernelStatus, MAX_NODES_SHOWN, NodeState, NodeStatus, Point,
-    SCHEMA, Source, Status,
+    ColumnStatus, EventStatus, ImportanceStatus, KernelStatus, MAX_NODES_SHOWN, NodeState,
+    NodeStatus, Point, SCHEMA, Source, Status,
 };
 
 /// A round closes this often.
@@ -31,6 +36,7 @@ pub(crate) struct Invented {
     head_start: u64,
     begun_ms: u64,
     past: Mutex<Past>,
+    told: Mutex<Told>,
 }
 
 #[derive(Default)]
@@ -52,6 +58,7 @@ impl Invented {
             head_start,
             begun_ms: now_ms() - head_start * ROUND.as_millis() as u64,
             past: Mutex::default(),
+            told: Mutex::default(),
         }
     }
 
@@ -133,13 +140,19 @@ impl Invented {
 impl Source for Invented {
     fn status(&self) -> Status {
         let past = self.past();
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let at_ms = now_ms();
         let round = past.errors.len() as u64;
         let last = past.points.last();
         let mut nodes: Vec<_> =
             (0..self.nodes).map(|number| self.node(number, round, at_ms)).collect();
-        let connected =
-            nodes.iter().filter(|node| node.connected).count() as u64;
+        for node in &mut nodes {
+            if let Some(reason) = told.banned.get(&node.name) {
+                (node.state, node.connected) = (NodeState::Banned, false);
+                node.reason.clone_from(reason);
+            }
+        }
+        let connected = nodes.iter().filter(|node| node.connected).count() as u64;
         nodes.sort_by_key(|node| !node.connected);
         nodes.truncate(MAX_NODES_SHOWN);
         let window = &past.points[past.points.len().saturating_sub(WINDOW)..];
@@ -193,6 +206,8 @@ impl Source for Invented {
             nodes_left_out: u64::from(self.nodes) - nodes.len() as u64,
             nodes,
             importance: self.has_kernels().then(|| importance(round)),
+            paused: told.is_paused,
+            events: events(at_ms, &told.log),
             ..Status::default()
         }
     }
@@ -208,6 +223,53 @@ impl Source for Invented {
     fn is_ready(&self) -> Result<(), String> {
         Ok(())
     }
+}
+
+impl Operates for Invented {
+    fn operate(
+        self: Arc<Self>,
+        actor: Actor,
+        action: Action,
+    ) -> BoxFuture<'static, Result<Outcome, ActionError>> {
+        let outcome = self.do_as_told(&actor, action);
+        Box::pin(std::future::ready(outcome))
+    }
+}
+
+impl Invented {
+    /// Invents that something was done.
+    fn do_as_told(&self, actor: &Actor, action: Action) -> Result<Outcome, ActionError> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let message = match action {
+            Action::Pause {} if told.is_paused => return Err(ActionError::Already("paused")),
+            Action::Pause {} | Action::Resume {} => {
+                told.is_paused = action == Action::Pause {};
+                "invented".to_owned()
+            }
+            Action::Ban { node, reason } if node.starts_with("Sensor-") => {
+                told.banned.insert(node.clone(), reason);
+                format!("node {node:?} is banned")
+            }
+            Action::Unban { node } if told.banned.remove(&node).is_some() => {
+                format!("node {node:?} is no longer banned")
+            }
+            Action::Ban { node, .. } | Action::Unban { node } => {
+                return Err(ActionError::NoSuchNode { node });
+            }
+            Action::Rollback { to } => format!("invented: to {to:?}"),
+            _ => "invented".to_owned(),
+        };
+        told.log.push(format!("{actor}: {message}"));
+        Ok(Outcome::Done { message })
+    }
+}
+
+/// What operators have told it.
+#[derive(Default)]
+struct Told {
+    is_paused: bool,
+    banned: BTreeMap<String, String>,
+    log: Vec<String>,
 }
 
 /// Columns of which the second has died in the middle of the run.
@@ -230,6 +292,27 @@ fn importance(round: u64) -> ImportanceStatus {
     let mut columns: Vec<ColumnStatus> = names.iter().enumerate().map(column).collect();
     columns.sort_by(|one, other| other.increase.total_cmp(&one.increase));
     ImportanceStatus { columns, left_out: 0, rounds, has_label_unit: true }
+}
+
+/// Some that happened, and what operators did.
+fn events(at_ms: u64, log: &[String]) -> Vec<EventStatus> {
+    let event = |ago: u64, kind: &str, severity, text: &str| EventStatus {
+        number: 0,
+        at_ms: at_ms - 1_000 * ago,
+        kind: kind.to_owned(),
+        severity,
+        text: text.to_owned(),
+        details: serde_json::Value::Null,
+    };
+    let mut all = vec![
+        event(900, "scale-changed", Severity::Info, "the nodes have agreed on scale 3"),
+        event(300, "node-suspect", Severity::Warning, "uploads of node \"Sensor-004\" look wrong"),
+        event(60, "store-failed", Severity::Error, "round 7 can't be stored: no room left"),
+        event(58, "store-recovered", Severity::Info, "rounds can be stored again"),
+    ];
+    all.extend(log.iter().map(|text| event(0, "told", Severity::Warning, text)));
+    (1..).zip(&mut all).for_each(|(number, event)| event.number = number);
+    all
 }
 
 /// What a node does, and why.

@@ -61,7 +61,9 @@ pub enum ClientError {
     #[error(transparent)]
     Socket(#[from] super::socket::SocketError),
     /// This system has no such sockets.
-    #[error("this system has no Unix sockets: use an operator's certificate (--server, --identity)")]
+    #[error(
+        "this system has no Unix sockets: use an operator's certificate (--server, --identity)"
+    )]
     NoSockets,
     /// The operator's file can't be used.
     #[error(transparent)]
@@ -167,7 +169,10 @@ impl Client {
             let answer = self.send(Body::from(body)).await?;
             let status = answer.status();
             let body = to_bytes(Body::new(answer.into_body()), MAX_ANSWER_BYTES).await;
-            Ok::<_, ClientError>((status, body.map_err(|error| ClientError::Broken(error.to_string()))?))
+            Ok::<_, ClientError>((
+                status,
+                body.map_err(|error| ClientError::Broken(error.to_string()))?,
+            ))
         };
         let asked = timeout(ANSWER_TIMEOUT, asking).await;
         let (status, body) = match asked.map_err(|_| ClientError::Silent(ANSWER_TIMEOUT))? {
@@ -194,7 +199,8 @@ impl Client {
             Sender::Remote(_) => format!("https://hedgerow{PATH}"),
         };
         let request = Request::post(uri).header(HOST, "localhost");
-        let request = request.header(CONTENT_TYPE, "application/json").body(body).map_err(answer)?;
+        let request =
+            request.header(CONTENT_TYPE, "application/json").body(body).map_err(answer)?;
         match &mut self.sender {
             Sender::Local(sender) => sender.ready().await.map_err(broken)?,
             Sender::Remote(sender) => sender.ready().await.map_err(broken)?,

@@ -16,6 +16,7 @@ use super::Operates;
 use super::socket::LocalPeer;
 use crate::http::json;
 use crate::operations::{Action, ActionError, Actor, Via};
+use crate::pki::identity::Role;
 use crate::serve::listener::PeerConnection;
 
 /// Where actions are sent to.
@@ -44,7 +45,7 @@ pub fn remote(desk: Arc<dyn Operates>) -> Router {
                 Some(_) if link.is_revoked() => {
                     forbidden("this operator's certificate has been revoked")
                 }
-                Some(peer) if peer.role == crate::pki::identity::Role::Operator => {
+                Some(peer) if peer.role == Role::Operator => {
                     let actor = Actor { name: peer.name.clone(), via: Via::Certificate };
                     perform(desk, actor, request).await
                 }
@@ -55,7 +56,8 @@ pub fn remote(desk: Arc<dyn Operates>) -> Router {
 }
 
 fn routes(router: Router<Arc<dyn Operates>>, desk: Arc<dyn Operates>) -> Router {
-    let nothing = async || json::error(StatusCode::NOT_FOUND, "not-found", format!("there is POST {PATH}"));
+    let nothing =
+        async || json::error(StatusCode::NOT_FOUND, "not-found", format!("there is POST {PATH}"));
     router.fallback(nothing).with_state(desk)
 }
 
@@ -73,7 +75,8 @@ pub(crate) async fn perform(desk: Arc<dyn Operates>, actor: Actor, request: Requ
         && actor.via != Via::Socket
         && !is_name(path)
     {
-        let message = "from elsewhere, a backup is a new file beside the store: give a name without folders";
+        let message =
+            "from elsewhere, a backup is a new file beside the store: give a name without folders";
         return json::error(StatusCode::UNPROCESSABLE_ENTITY, "bad-path", message);
     }
     match desk.operate(actor, action).await {

@@ -113,7 +113,11 @@ async fn guard(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) ->
 }
 
 /// Refuses readers that have to log in and have not.
-async fn guard_reading(State(logins): State<Arc<Logins>>, request: Request, next: Next) -> Response {
+async fn guard_reading(
+    State(logins): State<Arc<Logins>>,
+    request: Request,
+    next: Next,
+) -> Response {
     if logins.may_read(request.headers()) {
         return next.run(request).await;
     }

@@ -46,6 +46,7 @@ fn a_browser_shows_the_page_and_finds_the_server_again() {
 
     shows_what_the_server_says(&mut browser);
     errors_stand_beside_the_mean_and_states_beside_their_reasons(&mut browser);
+    events_are_listed(&mut browser);
     charts_follow_the_controls(&mut browser);
     importance_has_bars_and_lines(&mut browser);
     table_sorts_and_filters(&mut browser);
@@ -88,6 +89,20 @@ fn a_browser_shows_the_page_and_finds_the_server_again() {
     assert!(browser.requests.len() > 8);
 }
 
+fn events_are_listed(browser: &mut Browser) {
+    let events =
+        browser.eval("[...document.querySelectorAll('#events li')].map((li) => li.textContent)");
+    let events: Vec<String> = serde_json::from_value(events).unwrap();
+    assert_eq!(events.len(), 4);
+    assert!(events[0].ends_with("agorounds can be stored again"), "the newest first: {events:?}");
+    assert_eq!(browser.eval("document.querySelectorAll('#events li.error').length"), json!(1));
+    // Nobody has logged in, and nobody is offered to change something.
+    for id in ["operate", "log-out", "login", "deed", "paused"] {
+        let visible = format!("document.getElementById('{id}').checkVisibility()");
+        assert_eq!(browser.eval(&visible), json!(false), "{id}");
+    }
+}
+
 fn shows_what_the_server_says(browser: &mut Browser) {
     browser.wait("document.getElementById('connection')?.textContent === 'live'");
     browser.wait("document.querySelectorAll('.plot svg svg > *').length > 20");
@@ -126,7 +141,10 @@ fn errors_stand_beside_the_mean_and_states_beside_their_reasons(browser: &mut Br
         assert!(states.iter().any(|said| said.starts_with(state)), "{state}: {states:?}");
     }
     let seen = column(browser, LAST_SAMPLE);
-    assert!(seen.iter().any(|said| said == "now") && seen.iter().any(|said| said == "–"), "{seen:?}");
+    assert!(
+        seen.iter().any(|said| said == "now") && seen.iter().any(|said| said == "–"),
+        "{seen:?}"
+    );
 }
 
 fn charts_follow_the_controls(browser: &mut Browser) {

@@ -122,11 +122,13 @@ impl Logins {
             oldest.into_iter().for_each(|id| drop(inner.sessions.remove(&id)));
         }
         // Behind a proxy that speaks TLS, the cookie never travels in plain text.
-        let is_secure = headers.get(ORIGIN).is_some_and(|from| from.as_bytes().starts_with(b"https:"));
+        let is_secure =
+            headers.get(ORIGIN).is_some_and(|from| from.as_bytes().starts_with(b"https:"));
         let secure = if is_secure { "; Secure" } else { "" };
         let seconds = SESSION.as_secs();
-        let cookie =
-            format!("{COOKIE_NAME}={id}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
+        let cookie = format!(
+            "{COOKIE_NAME}={id}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+        );
         inner.sessions.insert(id, Session { csrf: csrf.clone(), ends: now + SESSION });
         Ok(LoggedIn { cookie, csrf })
     }
@@ -159,7 +161,8 @@ impl Logins {
 
     fn has_token(&self, headers: &HeaderMap) -> bool {
         let told = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        told.and_then(|told| told.strip_prefix("Bearer ")).is_some_and(|told| self.lock().token.is(told))
+        told.and_then(|told| told.strip_prefix("Bearer "))
+            .is_some_and(|told| self.lock().token.is(told))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -246,7 +249,9 @@ mod tests {
         assert!(other.cookie.ends_with("; Secure"), "{}", other.cookie);
         assert!(!logins.may_act(&with(&[(CSRF, &other.csrf)])));
         logins.log_out(&headers(&[(COOKIE, &of(&other))]));
-        assert!(!logins.may_read(&headers(&[(COOKIE, &of(&other))])) && logins.may_read(&with(&[])));
+        assert!(
+            !logins.may_read(&headers(&[(COOKIE, &of(&other))])) && logins.may_read(&with(&[]))
+        );
         tokio::time::advance(SESSION).await;
         assert!(!logins.may_read(&with(&[])));
         // Programs send the token itself; with it they can only read.
@@ -272,7 +277,10 @@ mod tests {
         assert_eq!(try_from(&token, "10.0.0.1"), Ok(()));
         // A network of IPv6 is one address.
         for last in 0..MAX_FAILURES {
-            assert_eq!(try_from("guess", &format!("2001:db8::{last}")), Err(LoginRefused::WrongToken));
+            assert_eq!(
+                try_from("guess", &format!("2001:db8::{last}")),
+                Err(LoginRefused::WrongToken)
+            );
         }
         assert!(matches!(try_from(&token, "2001:db8::99"), Err(LoginRefused::TooMany(_))));
         for host in 0..2 * MAX_ADDRESSES as u32 {

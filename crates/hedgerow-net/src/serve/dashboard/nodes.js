@@ -49,12 +49,19 @@ const columns = [
 const words = new Intl.Collator("en", { numeric: true });
 
 export class NodeTable {
-  constructor() {
+  // `operate` is called with the node that an operator has chosen.
+  constructor(operate) {
+    this.operate = operate;
     this.table = document.getElementById("nodes");
     this.body = this.table.tBodies[0];
     this.filter = document.getElementById("filter");
     this.more = document.getElementById("more");
     this.headings = columns.map((column, index) => this.heading(column, index));
+    const last = document.createElement("th");
+    last.scope = "col";
+    last.className = "operate";
+    last.textContent = "Actions";
+    this.table.tHead.rows[0].append(last);
     this.filter.addEventListener("input", () => this.arrange());
     this.more.addEventListener("click", () => {
       this.limit += page;
@@ -157,6 +164,7 @@ export class NodeTable {
         cell.className = [column.text ? "text" : "", column.kind ?? ""].join(" ").trim();
         row.append(cell);
       });
+      row.append(this.operateCell(row));
       row.said = [];
       this.rows.set(node.number, row);
     }
@@ -168,7 +176,18 @@ export class NodeTable {
       if (column.text) row.children[index].title = says;
     });
     row.className = node.state;
+    row.of = node;
     return row;
+  }
+
+  operateCell(row) {
+    const [cell, button] = ["td", "button"].map((name) => document.createElement(name));
+    cell.className = "operate";
+    button.type = "button";
+    button.textContent = "Operate";
+    button.addEventListener("click", () => this.operate(row.of));
+    cell.append(button);
+    return cell;
   }
 
   tell(found, shown) {

@@ -43,7 +43,10 @@ struct Login {
     token: String,
 }
 
-pub(super) async fn session(State(Operators { logins, .. }): Shared, headers: HeaderMap) -> Response {
+pub(super) async fn session(
+    State(Operators { logins, .. }): Shared,
+    headers: HeaderMap,
+) -> Response {
     let rights = Rights { reads: logins.may_read(&headers), csrf: logins.session(&headers) };
     Json(rights).into_response()
 }
@@ -83,7 +86,10 @@ fn refusal(refused: &LoginRefused) -> Response {
     }
 }
 
-pub(super) async fn log_out(State(Operators { logins, .. }): Shared, headers: HeaderMap) -> Response {
+pub(super) async fn log_out(
+    State(Operators { logins, .. }): Shared,
+    headers: HeaderMap,
+) -> Response {
     if !logins.may_act(&headers) {
         return not_logged_in();
     }

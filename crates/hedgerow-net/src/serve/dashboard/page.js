@@ -2,7 +2,9 @@
 // back.
 
 import { drawBytes, drawError, drawImportance, drawKernels, drawShares } from "./charts.js";
+import { EventList } from "./events.js";
 import { NodeTable, setText } from "./nodes.js";
+import { Operators } from "./operators.js";
 import { Track } from "./track.js";
 import { bytes, count, number, percent, span } from "./words.js";
 
@@ -12,7 +14,9 @@ const shortestWait = 1000;
 const longestWait = 15000;
 
 const track = new Track();
-const table = new NodeTable();
+const operators = new Operators(({ reads }) => (reads ? connect() : lock()));
+const table = new NodeTable((node) => operators.openFor(node));
+const list = new EventList();
 let status = null;
 let events = null;
 let heard = 0;
@@ -20,14 +24,28 @@ let wait = shortestWait;
 let needsHistory = true;
 let isAsking = false;
 let beats = 0;
+// Whether a login is needed.
+let isLocked = false;
 
 function connect() {
+  isLocked = false;
   events?.close();
   needsHistory = true;
   heard = performance.now();
   events = new EventSource("events");
   events.addEventListener("status", (event) => receive(JSON.parse(event.data)));
   events.addEventListener("error", lost);
+  operators.refresh().then((rights) => {
+    if (rights?.reads === false) lock();
+  });
+}
+
+function lock() {
+  isLocked = true;
+  events?.close();
+  events = null;
+  tell("waiting", "log in to see the run");
+  operators.askToLogIn();
 }
 
 function lost() {
@@ -36,7 +54,7 @@ function lost() {
   events = null;
   tell("away", "server away, trying again");
   // Many pages don't come back all at once.
-  setTimeout(connect, wait * (0.75 + Math.random() / 2));
+  setTimeout(() => isLocked || connect(), wait * (0.75 + Math.random() / 2));
   wait = Math.min(2 * wait, longestWait);
 }
 
@@ -50,11 +68,13 @@ function receive(latest) {
     needsHistory = true;
   }
   status = latest;
+  operators.status = status;
   tell("live", "live");
   grow();
   if (needsHistory) loadHistory();
   showNumbers();
   table.show(status);
+  list.show(status);
   beats += 1;
   // Lines move with every event, bars more slowly.
   drawCharts(beats % 3 === 1);
@@ -131,6 +151,8 @@ function showNumbers() {
   say("refused", count(status.refused));
   say("bytes-words", bytesWords());
   document.getElementById("warning").hidden = status.store_ok;
+  document.getElementById("paused").hidden = !status.paused;
+  showSettings(status.settings_changed ?? []);
   document.getElementById("kernels").hidden = kernels.length === 0;
   showImportance(status.importance ?? null);
   const kernel = kernels[selected];
@@ -146,6 +168,12 @@ function showNumbers() {
     "bars-caption",
     `Selected (coloured) and voted for (grey), in the last ${count(status.window_rounds)} rounds`,
   );
+}
+
+function showSettings(changed) {
+  const words = changed.map(({ key, value, in_file }) => `${key} is ${value}, not ${in_file}`);
+  document.getElementById("changed").hidden = words.length === 0;
+  say("changed", `Settings that an operator has changed: ${words.join("; ")}.`);
 }
 
 // What a node has for free, beside the error that the federation reaches.

@@ -214,7 +214,9 @@ impl Hub {
     pub fn abandon(&self) {
         let writer = {
             let mut inner = self.lock();
-            inner.sessions.values().for_each(|(signal, _)| signal.give(CloseReason::GoingDown));
+            for (signal, _) in inner.sessions.values() {
+                signal.give(CloseReason::GoingDown);
+            }
             inner.writer.take()
         };
         if let Some(writer) = writer {

@@ -206,7 +206,9 @@ pub(crate) enum AdminError {
     RemoteToken,
     #[error("{}: there is no such store: name it with --store", .0.display())]
     NoStore(PathBuf),
-    #[error("{0:?} is neither a round (12000), nor a time (2026-11-18 06:00), nor how long ago (90m)")]
+    #[error(
+        "{0:?} is neither a round (12000), nor a time (2026-11-18 06:00), nor how long ago (90m)"
+    )]
     Target(String),
 }
 

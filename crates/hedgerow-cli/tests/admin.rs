@@ -91,7 +91,10 @@ fn operators_command_a_running_server() {
     }
     let listed = text(&admin(folder, &["nodes", "--sort", "name"]).stdout);
     let lines: Vec<&str> = listed.lines().collect();
-    assert!(lines.len() == 3 && lines[0].starts_with("name") && lines[1].starts_with("a "), "{listed}");
+    assert!(
+        lines.len() == 3 && lines[0].starts_with("name") && lines[1].starts_with("a "),
+        "{listed}"
+    );
     let one = done(folder, &["nodes", "--most", "1"]);
     assert_eq!((one["nodes"].as_array().unwrap().len(), &one["left_out"]), (1, &json!(1)));
 
@@ -102,7 +105,10 @@ fn operators_command_a_running_server() {
     done(folder, &["quarantine", "b", "--reason", "new firmware"]);
     assert_eq!(state(folder, "b"), "quarantined");
     let listed = text(&admin(folder, &["nodes", "--state", "quarantined"]).stdout);
-    assert!(listed.contains("quarantined: new firmware") && !listed.contains("connected"), "{listed}");
+    assert!(
+        listed.contains("quarantined: new firmware") && !listed.contains("connected"),
+        "{listed}"
+    );
     done(folder, &["release", "b"]);
     assert_eq!(state(folder, "b"), "connected");
 
@@ -138,7 +144,9 @@ fn operators_command_a_running_server() {
     refused(folder, &["reset-scale", "--yes"], 2, "scale");
 
     done(folder, &["ban", "b", "--reason", "wrong unit"]);
-    wait_until("b is gone", || done(folder, &["nodes", "--name", "b"])["nodes"][0]["connected"] == json!(false));
+    wait_until("b is gone", || {
+        done(folder, &["nodes", "--name", "b"])["nodes"][0]["connected"] == json!(false)
+    });
     assert_eq!(state(folder, "b"), "banned");
     done(folder, &["unban", "b"]);
     refused(folder, &["unban", "b"], 2, "banned");
@@ -151,8 +159,7 @@ fn operators_command_a_running_server() {
 
     // All of it is in the log, and nobody has changed that.
     let log = text(&admin(folder, &["audit", "--from", "1", "--most", "1000", "--json"]).stdout);
-    let entries: Vec<Value> =
-        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let entries: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for action in ["kick", "quarantine", "pause", "set", "backup", "rollback", "ban", "forget"] {
         let found = entries.iter().find(|entry| entry["action"] == json!(action));
         let actor = found.unwrap_or_else(|| panic!("no {action} in {log}"))["actor"].to_string();
@@ -186,7 +193,9 @@ fn over_the_network(fleet: &Fleet) {
     // A server that reads the authority's folder notices by itself.
     let revoked = hedgerow(folder, &["pki", "revoke", "alice"]);
     assert!(revoked.status.success(), "{}", text(&revoked.stderr));
-    wait_until("alice is refused", || !admin(folder, &[&alice[..], &["status"]].concat()).status.success());
+    wait_until("alice is refused", || {
+        !admin(folder, &[&alice[..], &["status"]].concat()).status.success()
+    });
     refused(folder, &[&alice[..], &["status"]].concat(), 6, "revoked");
 }
 

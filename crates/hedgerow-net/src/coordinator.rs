@@ -235,10 +235,13 @@ impl Coordinator {
     /// don't count.
     pub fn mean_forecast_error(&self) -> Option<f64> {
         let known = self.members.iter().filter_map(|member| {
-            Some((member.mean_forecast_error? * member.record.samples as f64, member.record.samples))
+            Some((
+                member.mean_forecast_error? * member.record.samples as f64,
+                member.record.samples,
+            ))
         });
-        let (error, samples) = known
-            .fold((0.0, 0), |(error, samples), (more, count)| (error + more, samples + count));
+        let (error, samples) =
+            known.fold((0.0, 0), |(error, samples), (more, count)| (error + more, samples + count));
         mean(error, samples)
     }
 

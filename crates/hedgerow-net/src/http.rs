@@ -34,7 +34,8 @@ pub trait Accept: Send + Sync {
     type Peer: Clone + Send + Sync + 'static;
 
     /// The next connection; none if it must not be served.
-    fn accept(&self) -> impl Future<Output = io::Result<Option<(Self::Stream, Self::Peer)>>> + Send;
+    fn accept(&self)
+    -> impl Future<Output = io::Result<Option<(Self::Stream, Self::Peer)>>> + Send;
 }
 
 impl Accept for TcpListener {

@@ -61,14 +61,15 @@ pub(super) async fn audit(
     }
     let (entries, mut latest) = page(client, arguments.from, arguments.most).await?;
     tell(&entries, is_json, true)?;
-    while arguments.follow {
+    if !arguments.follow {
+        return Ok(());
+    }
+    loop {
         sleep(FOLLOW_INTERVAL).await;
-        let from = entries.last().map_or(latest, |entry| entry.number.max(latest)) + 1;
-        let (new, _) = page(client, Some(from), MAX_AUDIT).await?;
+        let (new, _) = page(client, Some(latest + 1), MAX_AUDIT).await?;
         tell(&new, is_json, false)?;
         latest = new.last().map_or(latest, |entry| entry.number);
     }
-    Ok(())
 }
 
 async fn verify(client: &mut Client, is_json: bool) -> anyhow::Result<()> {
@@ -90,7 +91,9 @@ async fn verify(client: &mut Client, is_json: bool) -> anyhow::Result<()> {
     if is_json {
         return print_json(&json!({ "entries": number, "hash": hash }));
     }
-    Ok(print(&format!("{number} entries, none changed, removed or inserted; the latest hash is {hash}\n"))?)
+    Ok(print(&format!(
+        "{number} entries, none changed, removed or inserted; the latest hash is {hash}\n"
+    ))?)
 }
 
 /// Entries, and the number of the latest one.
@@ -114,7 +117,14 @@ fn tell(entries: &[Entry], is_json: bool, has_heading: bool) -> anyhow::Result<(
     }
     let row = |entry: &Entry| {
         let Entry { number, at_ms, actor, action, subject, details, .. } = entry;
-        [number.to_string(), date(*at_ms), actor.clone(), action.clone(), subject.clone(), details.clone()]
+        [
+            number.to_string(),
+            date(*at_ms),
+            actor.clone(),
+            action.clone(),
+            subject.clone(),
+            details.clone(),
+        ]
     };
     let heading = ["entry", "time (UTC)", "who", "what", "to", "details"];
     Ok(print(&table(has_heading.then_some(heading), entries.iter().map(row)))?)

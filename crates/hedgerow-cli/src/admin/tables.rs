@@ -60,7 +60,8 @@ fn of_status(status: &Status) -> String {
         let SettingStatus { key, value, in_file } = setting;
         add("changed setting", format!("{key} is {value}, and {in_file} in the file"));
     }
-    let is_usual = |node: &&NodeStatus| matches!(node.state, NodeState::Connected | NodeState::Away);
+    let is_usual =
+        |node: &&NodeStatus| matches!(node.state, NodeState::Connected | NodeState::Away);
     for node in status.nodes.iter().filter(|node| !is_usual(node)).take(FEW) {
         add("node", format!("{}: {}", node.name, state_words(node)));
     }
@@ -92,8 +93,17 @@ fn of_nodes(nodes: &[NodeStatus], left_out: u64) -> String {
         ]
     };
     let heading = [
-        "name", "state", "seen", "sample", "error", "lately", "of its mean", "samples", "uploads",
-        "refused", "address",
+        "name",
+        "state",
+        "seen",
+        "sample",
+        "error",
+        "lately",
+        "of its mean",
+        "samples",
+        "uploads",
+        "refused",
+        "address",
     ];
     let mut text = table(Some(heading), nodes.iter().map(row));
     if left_out > 0 {

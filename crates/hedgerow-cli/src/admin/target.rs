@@ -36,9 +36,12 @@ mod tests {
     fn rounds_times_and_spans_are_told_apart() {
         assert_eq!(read("12").unwrap(), Target::Round(12));
         let six = Target::Time(1_795_327_200_000);
-        for text in
-            ["2026-11-22 06:00", "2026-11-22T06:00:00", "2026-11-22T07:00:00+01:00", "2026-11-22 06:00:00Z"]
-        {
+        for text in [
+            "2026-11-22 06:00",
+            "2026-11-22T06:00:00",
+            "2026-11-22T07:00:00+01:00",
+            "2026-11-22 06:00:00Z",
+        ] {
             assert_eq!(read(text).unwrap(), six, "{text}");
         }
         let Target::Time(at) = read("90m").unwrap() else { panic!("a time") };

@@ -15,12 +15,19 @@ use tokio::time::timeout;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The body of a request, which has at most so many bytes; or the answer that says what is wrong.
-pub(crate) async fn read<T: DeserializeOwned>(request: Request, most: usize) -> Result<T, Response> {
+pub(crate) async fn read<T: DeserializeOwned>(
+    request: Request,
+    most: usize,
+) -> Result<T, Response> {
     let body = timeout(BODY_TIMEOUT, to_bytes(request.into_body(), most)).await.map_err(|_| {
         error(StatusCode::REQUEST_TIMEOUT, "timeout", format!("no body within {BODY_TIMEOUT:?}"))
     })?;
     let body = body.map_err(|_| {
-        error(StatusCode::PAYLOAD_TOO_LARGE, "too-large", format!("a body has at most {most} bytes"))
+        error(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too-large",
+            format!("a body has at most {most} bytes"),
+        )
     })?;
     serde_json::from_slice(&body).map_err(|wrong| {
         error(StatusCode::BAD_REQUEST, "bad-request", format!("not the JSON expected: {wrong}"))

@@ -156,8 +156,7 @@ impl ServeSettings {
         }
         let dashboard = Some(&listen.dashboard).filter(|address| *address != NEVER);
         let dashboard = dashboard.map(|address| socket("listen.dashboard", address)).transpose()?;
-        let is_open =
-            dashboard.is_some_and(|address| !address.ip().to_canonical().is_loopback());
+        let is_open = dashboard.is_some_and(|address| !address.ip().to_canonical().is_loopback());
         if store.path.file_name().is_none() {
             return Err(outside("store.path", "the name of a file", format!("{:?}", store.path)));
         }

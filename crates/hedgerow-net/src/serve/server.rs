@@ -191,7 +191,9 @@ impl Server {
         match Socket::bind(&path) {
             Ok(socket) => drop(chores.spawn(admin::serve(socket, Arc::clone(&hub) as _))),
             // Nodes can be served all the same.
-            Err(error) => tracing::error!("`hedgerow admin` can't be used on this machine: {error}"),
+            Err(error) => {
+                tracing::error!("`hedgerow admin` can't be used on this machine: {error}")
+            }
         }
         chores.spawn(keep_time(Arc::clone(&hub)));
         chores.spawn(keep_tidy(Arc::clone(&hub)));
@@ -323,7 +325,9 @@ async fn watch_token(logins: Arc<Logins>) {
     loop {
         seconds.tick().await;
         match logins.reload() {
-            Ok(true) => tracing::info!("the token of the dashboard is new: all sessions have ended"),
+            Ok(true) => {
+                tracing::info!("the token of the dashboard is new: all sessions have ended")
+            }
             Ok(false) => has_failed = false,
             Err(error) if !std::mem::replace(&mut has_failed, true) => {
                 tracing::error!(%error, "the token of the dashboard can't be read; the one before stays in force");

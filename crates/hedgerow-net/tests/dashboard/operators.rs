@@ -12,7 +12,7 @@ fn is_visible(id: &str) -> String {
 }
 
 fn log_in(browser: &mut Browser, token: &str) {
-    browser.wait("document.getElementById('login').open");
+    browser.wait("document.getElementById('login')?.open");
     browser.eval(
         "document.getElementById('token').value = ''; document.getElementById('token').focus()",
     );
@@ -23,8 +23,8 @@ fn log_in(browser: &mut Browser, token: &str) {
 /// Chooses an action in the open dialog, with its value.
 fn choose(browser: &mut Browser, action: &str, value: &str) {
     browser.eval(&format!(
-        "const s = document.getElementById('deed-action'); s.value = {action:?}; \
-         s.dispatchEvent(new Event('change')); document.getElementById('deed-value').value = {value:?}; 0"
+        "{{ const s = document.getElementById('deed-action'); s.value = {action:?}; \
+         s.dispatchEvent(new Event('change')); document.getElementById('deed-value').value = {value:?}; }}"
     ));
     assert_eq!(browser.eval("document.getElementById('deed-action').value"), json!(action));
 }
@@ -100,7 +100,7 @@ fn an_operator_logs_in_and_has_the_server_do_something() {
     browser.look(360, 740, "dark");
     assert_eq!(browser.eval("document.documentElement.scrollWidth"), json!(360));
     browser.eval("document.getElementById('log-out').click()");
-    browser.wait("document.getElementById('login').open");
+    browser.wait("document.getElementById('login')?.open");
     assert_eq!(browser.eval(&is_visible("operate")), json!(false));
     let unexpected: Vec<_> = browser
         .complaints

@@ -12,7 +12,7 @@ mod renewal;
 pub mod server;
 mod signing;
 pub mod status;
-mod throttle;
+pub(crate) mod throttle;
 
 pub use config::ServeSettings;
 pub use server::{ServeError, Served, Server, serve};

@@ -395,5 +395,5 @@ fn many_may_work_in_one_folder() {
     }
     // Nothing half-written is left.
     assert_eq!(std::fs::read_dir(authority.folder().join("nodes")).unwrap().count(), 40);
-    assert_eq!(std::fs::read_dir(authority.folder()).unwrap().count(), 7);
+    assert_eq!(std::fs::read_dir(authority.folder()).unwrap().count(), 8);
 }

@@ -132,15 +132,12 @@ mod tests {
         for length in (30..pem.trim_end().len()).step_by(17) {
             assert!(open(Path::new("k"), &pem[..length], None).is_err());
         }
-        // Scrypt with 2^30 * 8 * 128 bytes.
+        // Scrypt with gigabytes: the cost is an integer of three bytes.
         let (_, document) = SecretDocument::from_pem(&pem).unwrap();
         let mut der = document.as_bytes().to_vec();
-        let cost = der.windows(4).position(|bytes| bytes == [2, 2, 0x80, 0]);
-        if let Some(cost) = cost {
-            der[cost + 2] = 0x7f;
-        }
-        let (key, _) = (der, ());
-        let pem = SecretDocument::try_from(key).unwrap().to_pem(LABEL, LineEnding::LF).unwrap();
+        let cost = der.windows(5).position(|bytes| bytes == [2, 3, 0, 0x80, 0]).unwrap();
+        der[cost + 2] = 0x7f;
+        let pem = SecretDocument::try_from(der).unwrap().to_pem(LABEL, LineEnding::LF).unwrap();
         assert!(open(Path::new("k"), &pem, Some(&passphrase)).is_err());
     }
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::audit::Entry;
 use crate::coordinator::BadRun;
+pub use crate::coordinator::records::{Snapshot, Target};
 use crate::serve::status::{NodeState, NodeStatus, Status};
 use crate::storage::StoreError;
 
@@ -169,16 +170,6 @@ impl Action {
     }
 }
 
-/// Where a run is set back to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Target {
-    /// The snapshot in which this round was open.
-    Round(u64),
-    /// The latest snapshot that was stored at this time or before, in milliseconds since 1970.
-    Time(u64),
-}
-
 /// Which nodes are listed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -268,17 +259,6 @@ pub enum Outcome {
     },
 }
 
-/// A round that a run can be set back to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Snapshot {
-    /// The round that was open.
-    pub round: u64,
-    /// When it was stored, in milliseconds since 1970; 0 if that is not known.
-    pub at_ms: u64,
-    /// Bytes of its state.
-    pub bytes: u64,
-}
-
 /// Why an action was not done. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -329,14 +309,6 @@ pub enum ActionError {
         /// Its bytes.
         found: usize,
     },
-    /// There is no such snapshot.
-    #[error("no snapshot {asked}; {there}")]
-    NoSnapshot {
-        /// What was asked for.
-        asked: String,
-        /// What there is.
-        there: String,
-    },
     /// The plan has no scale that nodes agree on.
     #[error("the nodes of this run don't agree on scales: there is nothing to set back")]
     NoScale,
@@ -385,11 +357,12 @@ impl ActionError {
             Self::NotSo { .. } => "not-so",
             Self::AlreadySo { .. } | Self::Already(_) => "already-so",
             Self::Reason { .. } => "bad-reason",
-            Self::NoSnapshot { .. } => "no-snapshot",
             Self::NoScale => "no-scale",
             Self::Fixed { .. } => "fixed",
             Self::Setting(_) => "bad-setting",
             Self::NotChanged { .. } => "not-changed",
+            Self::Store(StoreError::NoSnapshot { .. }) => "no-snapshot",
+            Self::Store(StoreError::Exists { .. }) => "exists",
             Self::Store(_) => "store",
             Self::Run(_) => "bad-snapshot",
             Self::Busy => "busy",
@@ -400,7 +373,13 @@ impl ActionError {
 
     /// Whether the server failed, rather than that something impossible was asked for.
     pub fn is_failure(&self) -> bool {
-        matches!(self, Self::Store(_) | Self::Run(_) | Self::Busy | Self::GoingDown)
+        match self {
+            Self::Store(error) => {
+                !matches!(error, StoreError::NoSnapshot { .. } | StoreError::Exists { .. })
+            }
+            Self::Run(_) | Self::Busy | Self::GoingDown => true,
+            _ => false,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rounds whose store fails or is slow, and rounds whose method is slow.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use futures_util::FutureExt;
 use hedgerow::PlanConfig;
@@ -15,10 +15,12 @@ use tokio::sync::mpsc;
 use tokio::time::advance;
 
 use super::*;
-use crate::coordinator::records::{Commit, NodeRecord, RoundRecord};
+use crate::audit::{Draft, Entry};
+use crate::coordinator::records::{Change, Commit, NodeRecord, RoundRecord, Snapshot, Target};
 use crate::coordinator::rules::{Quorum, Rules};
 use crate::plan_json::plan_to_json;
 use crate::serve::status::Source;
+use crate::storage::RolledBack;
 
 /// A store in memory that can be full.
 #[derive(Clone, Default)]
@@ -32,6 +34,7 @@ struct Written {
     rounds: Vec<(u64, Option<RoundRecord>)>,
     names: Vec<String>,
     nodes: Vec<NodeRecord>,
+    changes: Vec<Change>,
 }
 
 impl Paper {
@@ -68,6 +71,31 @@ impl Storage for Paper {
 
     fn save_nodes(&mut self, nodes: &[NodeRecord]) -> Result<(), StoreError> {
         self.write(|written| written.nodes.extend_from_slice(nodes))
+    }
+
+    fn decide(&mut self, change: &Change, _entry: &Draft) -> Result<(), StoreError> {
+        self.write(|written| written.changes.push(change.clone()))
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        vec![]
+    }
+
+    fn roll_back(
+        &mut self,
+        _to: Target,
+        _actor: &str,
+        _at_ms: u64,
+    ) -> Result<RolledBack, StoreError> {
+        Err(StoreError::Closed)
+    }
+
+    fn audit(&self, _from: Option<u64>, _most: usize) -> Result<(Vec<Entry>, u64), StoreError> {
+        Ok((vec![], 0))
+    }
+
+    fn path(&self) -> Option<&Path> {
+        None
     }
 }
 
@@ -274,6 +302,26 @@ impl Storage for Gate {
 
     fn save_nodes(&mut self, nodes: &[NodeRecord]) -> Result<(), StoreError> {
         self.paper.save_nodes(nodes)
+    }
+
+    fn decide(&mut self, change: &Change, entry: &Draft) -> Result<(), StoreError> {
+        self.paper.decide(change, entry)
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        self.paper.snapshots()
+    }
+
+    fn roll_back(&mut self, to: Target, actor: &str, at_ms: u64) -> Result<RolledBack, StoreError> {
+        self.paper.roll_back(to, actor, at_ms)
+    }
+
+    fn audit(&self, from: Option<u64>, most: usize) -> Result<(Vec<Entry>, u64), StoreError> {
+        self.paper.audit(from, most)
+    }
+
+    fn path(&self) -> Option<&Path> {
+        None
     }
 }
 

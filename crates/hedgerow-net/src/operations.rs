@@ -10,7 +10,6 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::audit::Entry;
-use crate::coordinator::BadRun;
 pub use crate::coordinator::records::{Snapshot, Target};
 use crate::serve::status::{NodeState, NodeStatus, Status};
 use crate::storage::StoreError;
@@ -332,18 +331,9 @@ pub enum ActionError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The state of a snapshot can't be used.
-    #[error("the snapshot can't be used: {0}")]
-    Run(#[from] BadRun),
-    /// Another action of this kind is being done.
-    #[error("another operator is setting the run back at this moment")]
-    Busy,
     /// The server is shutting down.
     #[error("the server is going down")]
     GoingDown,
-    /// This version can't do it.
-    #[error("this server can't do that yet")]
-    NotYet,
 }
 
 impl ActionError {
@@ -364,10 +354,7 @@ impl ActionError {
             Self::Store(StoreError::NoSnapshot { .. }) => "no-snapshot",
             Self::Store(StoreError::Exists { .. }) => "exists",
             Self::Store(_) => "store",
-            Self::Run(_) => "bad-snapshot",
-            Self::Busy => "busy",
             Self::GoingDown => "going-down",
-            Self::NotYet => "not-yet",
         }
     }
 
@@ -377,7 +364,7 @@ impl ActionError {
             Self::Store(error) => {
                 !matches!(error, StoreError::NoSnapshot { .. } | StoreError::Exists { .. })
             }
-            Self::Run(_) | Self::Busy | Self::GoingDown => true,
+            Self::GoingDown => true,
             _ => false,
         }
     }

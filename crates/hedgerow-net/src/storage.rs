@@ -32,14 +32,24 @@ pub trait Storage: Send {
     fn decide(&mut self, change: &Change, entry: &Draft) -> Result<(), StoreError>;
     /// The states that the run can be set back to, the oldest first.
     fn snapshots(&self) -> Vec<Snapshot>;
-    /// Sets the run back, with an entry of `actor` in the audit log: all of it or nothing.
-    fn roll_back(&mut self, to: Target, actor: &str, at_ms: u64) -> Result<RolledBack, StoreError>;
+    /// Sets the run back, with an entry of `actor` in the audit log: all of it or nothing. Nothing
+    /// is changed if `check` refuses the state.
+    fn roll_back(
+        &mut self,
+        to: Target,
+        actor: &str,
+        at_ms: u64,
+        check: CheckState<'_>,
+    ) -> Result<RolledBack, StoreError>;
     /// At most `most` entries of the audit log, from number `from` on or the latest ones, and the
     /// number of the latest of all. Fails if the log was changed.
     fn audit(&self, from: Option<u64>, most: usize) -> Result<(Vec<Entry>, u64), StoreError>;
     /// The file that it writes; none if it is not in a file.
     fn path(&self) -> Option<&Path>;
 }
+
+/// Whether a server can go on from a state; if not, why.
+pub type CheckState<'a> = &'a mut dyn FnMut(&Saved) -> Result<(), String>;
 
 /// A run that was set back.
 #[derive(Debug, Clone, PartialEq)]

@@ -16,8 +16,9 @@ use crate::learning::config::{self, DEFAULTS, outside};
 use crate::log::Log;
 use crate::pki::identity::check_plain_text;
 use crate::plan_json::OtherMethods;
-use crate::storage::Durability;
+use crate::storage::{Durability, SnapshotLimits};
 use hedgerow::Plan;
+use hedgerow::method::MethodInfo;
 use hedgerow::plan::Scaling;
 
 /// What a server is to do, checked.
@@ -45,6 +46,11 @@ pub struct ServeSettings {
     pub durability: Durability,
     /// Logging.
     pub log: Log,
+    /// How many earlier states are kept.
+    pub snapshots: SnapshotLimits,
+    /// What the settings were read from, so that one can be changed.
+    pub(super) layers: Vec<Layer>,
+    pub(super) others: Vec<&'static MethodInfo>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -101,6 +107,10 @@ enum LoginConfig {
 struct StoreConfig {
     path: PathBuf,
     durability: Durability,
+    #[serde(deserialize_with = "within::<1, 10_000, _, _>")]
+    snapshots: u64,
+    #[serde(deserialize_with = "within::<0, { i64::MAX }, _, _>")]
+    snapshot_bytes: u64,
 }
 
 /// The part of `[limits]` that depends on the plan.
@@ -144,7 +154,9 @@ impl ServeSettings {
             config.limits.norm = norm;
             Self::checked(config, plan)
         });
-        checked.map_err(|error| merged.locate(error))
+        let mut settings = checked.map_err(|error| merged.locate(error))?;
+        (settings.layers, settings.others) = (layers.to_vec(), others.to_vec());
+        Ok(settings)
     }
 
     fn checked(config: Config, plan: Plan) -> Result<Self, ConfigError> {
@@ -183,6 +195,9 @@ impl ServeSettings {
             store: store.path,
             durability: store.durability,
             log,
+            snapshots: SnapshotLimits { recent: store.snapshots, most_bytes: store.snapshot_bytes },
+            layers: Vec::new(),
+            others: Vec::new(),
         })
     }
 }

@@ -31,6 +31,8 @@ pub enum Outcome {
     Merged,
     /// It was invalid.
     Refused,
+    /// Its node is in quarantine.
+    Ignored,
 }
 
 /// As seen from a node.
@@ -57,6 +59,7 @@ type Labels<const N: usize> = [(&'static str, &'static str); N];
 #[derive(Debug, Clone)]
 pub struct Metrics {
     rounds: Counter,
+    samples: Counter,
     round_seconds: Histogram,
     commit_seconds: Histogram,
     uploads: Family<Labels<1>, Counter>,
@@ -76,6 +79,7 @@ impl Metrics {
     pub fn new() -> Self {
         let metrics = Self {
             rounds: Counter::default(),
+            samples: Counter::default(),
             round_seconds: Histogram::new(BUCKETS),
             commit_seconds: Histogram::new(BUCKETS),
             uploads: Family::default(),
@@ -86,7 +90,9 @@ impl Metrics {
         for kind in Event::KINDS {
             _ = metrics.events.get_or_create(&[("kind", kind)]);
         }
-        for outcome in [Outcome::Taken, Outcome::Late, Outcome::Merged, Outcome::Refused] {
+        for outcome in
+            [Outcome::Taken, Outcome::Late, Outcome::Merged, Outcome::Refused, Outcome::Ignored]
+        {
             _ = metrics.uploads.get_or_create(&upload_labels(outcome));
         }
         for direction in [Direction::Up, Direction::Down] {
@@ -97,9 +103,10 @@ impl Metrics {
         metrics
     }
 
-    /// Counts a closed round and the time that it was open.
-    pub fn round_closed(&self, open: Duration) {
+    /// Counts a closed round, the time that it was open, and its samples.
+    pub fn round_closed(&self, open: Duration, samples: u64) {
         self.rounds.inc();
+        self.samples.inc_by(samples);
         self.round_seconds.observe(open.as_secs_f64());
     }
 
@@ -148,6 +155,8 @@ impl Metrics {
         registry.register("build_info", "Always 1, with the program's version", build);
 
         registry.register("rounds", "Rounds closed by this process", self.rounds.clone());
+        let help = "Labelled samples that nodes reported in these rounds";
+        registry.register("samples", help, self.samples.clone());
         registry.register("uploads", "Uploads, by outcome", self.uploads.clone());
         let help = "Connections and streams that were refused";
         registry.register("turned_away", help, self.turned_away.clone());
@@ -201,6 +210,7 @@ fn upload_labels(outcome: Outcome) -> Labels<1> {
         Outcome::Late => "late",
         Outcome::Merged => "merged",
         Outcome::Refused => "refused",
+        Outcome::Ignored => "ignored",
     };
     [("outcome", outcome)]
 }
@@ -296,12 +306,13 @@ mod tests {
     fn buckets_add_up_to_their_count() {
         let metrics = Metrics::new();
         for milliseconds in [0, 1, 3, 3, 700_000] {
-            metrics.round_closed(Duration::from_millis(milliseconds));
+            metrics.round_closed(Duration::from_millis(milliseconds), 4);
         }
         metrics.committed(Duration::from_micros(100));
         let page = metrics.render(&status());
         for (series, expected) in [
             ("hedgerow_rounds_total", 5.0),
+            ("hedgerow_samples_total", 20.0),
             ("hedgerow_round_seconds_count", 5.0),
             ("hedgerow_round_seconds_sum", 0.001 + 0.003 + 0.003 + 700.0),
             ("hedgerow_round_seconds_bucket{le=\"0.0001\"}", 1.0),
@@ -325,6 +336,7 @@ mod tests {
         for (name, kind) in [
             ("build_info", "gauge"),
             ("rounds", "counter"),
+            ("samples", "counter"),
             ("uploads", "counter"),
             ("turned_away", "counter"),
             ("bytes", "counter"),
@@ -341,6 +353,6 @@ mod tests {
             assert!(page.contains(&format!("# TYPE hedgerow_{name} {kind}\n")), "{name}\n{page}");
             assert!(page.contains(&format!("# HELP hedgerow_{name} ")), "{name}\n{page}");
         }
-        assert_eq!(page.matches("# TYPE").count(), 14, "{page}");
+        assert_eq!(page.matches("# TYPE").count(), 15, "{page}");
     }
 }

@@ -55,6 +55,8 @@ pub struct Welcome {
     pub node: NodeId,
     /// The learning configuration as JSON.
     pub learning: String,
+    /// A number that is drawn anew whenever the run is set back; 0 if it never was.
+    pub epoch: u64,
 }
 
 impl From<ToServer> for FromNode {

@@ -27,6 +27,8 @@ pub fn hello(name: &str, run: &str) -> Hello {
 pub struct Joined {
     /// Identity of the run.
     pub run: String,
+    /// Changes whenever the run is set back to an earlier round.
+    pub epoch: u64,
     /// The node's number in the run.
     pub number: NodeId,
     /// What is learned.
@@ -34,6 +36,20 @@ pub struct Joined {
 }
 
 impl Joined {
+    /// What a node remembers of its run: its identity, and its epoch behind a `~` if it was ever
+    /// set back.
+    pub fn mark(&self) -> String {
+        match self.epoch {
+            0 => self.run.clone(),
+            epoch => format!("{}~{epoch}", self.run),
+        }
+    }
+
+    /// Whether a node that remembers this mark belongs to the run.
+    pub fn is_of(&self, mark: &str) -> bool {
+        mark.split('~').next() == Some(&self.run)
+    }
+
     /// Checks the server's first message. `others` are methods beside the built-in ones.
     pub fn from_first(message: FromServer, others: OtherMethods<'_>) -> Result<Self, ConnectError> {
         match message {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use hedgerow::NodeId;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
 
-use super::{Durability, RolledBack, Storage, StoreError};
+use super::{CheckState, Durability, RolledBack, Storage, StoreError};
 use crate::audit::{Chain, Draft, Entry};
 use crate::coordinator::records::{
     Change, Commit, Decisions, NodeRecord, RoundRecord, Run, Saved, Snapshot, Target,
@@ -383,8 +383,14 @@ impl Storage for Store {
         self.retention.snapshots()
     }
 
-    fn roll_back(&mut self, to: Target, actor: &str, at_ms: u64) -> Result<RolledBack, StoreError> {
-        self.set_back(to, actor, at_ms)
+    fn roll_back(
+        &mut self,
+        to: Target,
+        actor: &str,
+        at_ms: u64,
+        check: CheckState<'_>,
+    ) -> Result<RolledBack, StoreError> {
+        self.set_back(to, (actor, at_ms), check)
     }
 
     fn audit(&self, from: Option<u64>, most: usize) -> Result<(Vec<Entry>, u64), StoreError> {

@@ -83,8 +83,8 @@ pub fn from_node_from_wire(
 /// What a server sends.
 pub fn from_server_to_wire(message: FromServer) -> wire::FromServer {
     let message = match message {
-        FromServer::Welcome(Welcome { protocol, run, node, learning }) => {
-            from_server::Message::Welcome(wire::Welcome { protocol, run, node, learning })
+        FromServer::Welcome(Welcome { protocol, run, node, learning, epoch }) => {
+            from_server::Message::Welcome(wire::Welcome { protocol, run, node, learning, epoch })
         }
         FromServer::Message(ToNode::Broadcast(BroadcastMessage { round, heads, taken })) => {
             let is_compressed =
@@ -118,8 +118,8 @@ pub fn from_server_to_wire(message: FromServer) -> wire::FromServer {
 /// What a node receives. The transport bounds the bytes of a message, the node its numbers.
 pub fn from_server_from_wire(message: wire::FromServer) -> Result<FromServer, Rejected> {
     Ok(match message.message.ok_or(EMPTY_MESSAGE)? {
-        from_server::Message::Welcome(wire::Welcome { protocol, run, node, learning }) => {
-            FromServer::Welcome(Welcome { protocol, run, node, learning })
+        from_server::Message::Welcome(wire::Welcome { protocol, run, node, learning, epoch }) => {
+            FromServer::Welcome(Welcome { protocol, run, node, learning, epoch })
         }
         from_server::Message::Broadcast(broadcast) => {
             let wire::Broadcast { round, kernels, numbers, compressed, taken, more } = broadcast;

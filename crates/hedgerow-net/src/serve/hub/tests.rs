@@ -21,7 +21,7 @@ use crate::coordinator::rules::{Quorum, Rules};
 use crate::pki::identity::Role;
 use crate::plan_json::plan_to_json;
 use crate::serve::status::Source;
-use crate::storage::RolledBack;
+use crate::storage::{CheckState, RolledBack};
 
 /// A store in memory that can be full.
 #[derive(Clone, Default)]
@@ -87,6 +87,7 @@ impl Storage for Paper {
         _to: Target,
         _actor: &str,
         _at_ms: u64,
+        _check: CheckState<'_>,
     ) -> Result<RolledBack, StoreError> {
         Err(StoreError::Closed)
     }
@@ -316,8 +317,14 @@ impl Storage for Gate {
         self.paper.snapshots()
     }
 
-    fn roll_back(&mut self, to: Target, actor: &str, at_ms: u64) -> Result<RolledBack, StoreError> {
-        self.paper.roll_back(to, actor, at_ms)
+    fn roll_back(
+        &mut self,
+        to: Target,
+        actor: &str,
+        at_ms: u64,
+        check: CheckState<'_>,
+    ) -> Result<RolledBack, StoreError> {
+        self.paper.roll_back(to, actor, at_ms, check)
     }
 
     fn audit(&self, from: Option<u64>, most: usize) -> Result<(Vec<Entry>, u64), StoreError> {

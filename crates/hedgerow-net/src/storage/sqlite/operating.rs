@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::{KEPT_WHOLE, Store, decisions, nodes, opening, rounds, snapshots};
 use crate::audit::Draft;
 use crate::coordinator::records::{Change, Snapshot, Target};
-use crate::storage::{RolledBack, StoreError};
+use crate::storage::{CheckState, RolledBack, StoreError};
 
 impl Store {
     /// Runs `work` and adds an entry to the audit log, in one transaction.
@@ -59,8 +59,8 @@ impl Store {
     pub(super) fn set_back(
         &mut self,
         to: Target,
-        actor: &str,
-        at_ms: u64,
+        (actor, at_ms): (&str, u64),
+        check: CheckState<'_>,
     ) -> Result<RolledBack, StoreError> {
         let all = self.retention.snapshots();
         let missing = || no_snapshot(to, &all);
@@ -70,6 +70,8 @@ impl Store {
         };
         let to = found.ok_or_else(missing)?.round;
         let saved = self.snapshot(to)?.ok_or_else(missing)?;
+        let unfit = |reason| StoreError::Unfit { path: self.view.path.clone(), reason };
+        check(&saved).map_err(unfit)?;
         let mut retention = self.retention.clone();
         let dropped = retention.go_back(to);
         let from = self.retention.latest().map_or(0, |latest| latest.round);

@@ -182,6 +182,14 @@ impl Raw {
         self.scaling.scale().is_some()
     }
 
+    /// Errors of predictions in a scale that was worth nothing say nothing of those to come.
+    fn restart(&mut self, output: usize) {
+        self.errors[output] = ErrorQuantiles::default();
+        let State { tally, unacked, told, .. } = &mut self.state;
+        (tally.scored, tally.squared_error) = (0, 0.0);
+        (*unacked, *told) = (UnackedErrors::default(), None);
+    }
+
     /// Writes the probabilities of the classes that the values in the buffers stand for. Returns
     /// the likeliest class.
     fn classify(&mut self, plan: &Plan) -> Option<usize> {
@@ -409,6 +417,9 @@ impl Node {
                 self.importance.iter_mut().for_each(|meter| meter.rescale(rescaling));
             }
             self.own.get_mut(output).into_iter().for_each(|own| own.rescale(rescaling));
+            if rescaling.restarts() {
+                self.raw.iter_mut().for_each(|raw| raw.restart(output));
+            }
             // What was owed was in another scale.
             self.encoders.get_mut(output).into_iter().for_each(Encoder::forget);
         }

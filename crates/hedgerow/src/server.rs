@@ -17,7 +17,7 @@ use crate::message::{
 };
 use crate::method::ServerMethod;
 use crate::plan::Plan;
-use crate::scaling::{Rescaling, Scale, ServerScaling};
+use crate::scaling::{Rescaling, Scale, ScaleChange, ServerScaling};
 use crate::state::{BadState, StateKind};
 
 pub(crate) use codec::Down;
@@ -119,6 +119,38 @@ impl Server {
     /// Whether nodes are still to agree on their first scale: until then there are no uploads.
     pub fn is_unscaled(&self) -> bool {
         self.scaling.as_ref().is_some_and(|scaling| scaling.scale().is_none())
+    }
+
+    /// Nodes that have reported a label, and how many must have before the first scale; none if
+    /// there is nothing to agree on.
+    pub fn labelled_nodes(&self) -> Option<(usize, usize)> {
+        self.scaling.as_ref().map(ServerScaling::labelled_nodes)
+    }
+
+    /// How the latest scale differs from the one before; none if it hasn't changed since this
+    /// server was made or restored.
+    pub fn scale_change(&self) -> Option<&ScaleChange> {
+        self.scaling.as_ref()?.change()
+    }
+
+    /// Forgets what a node has reported of its samples, and says whether there was something: the
+    /// next scale is made without it. For nodes that are banned or whose certificates are revoked.
+    /// If a node reports again, it counts again. The scale changes when a round closes next.
+    pub fn forget_node(&mut self, node: NodeId) -> bool {
+        self.scaling.as_mut().is_some_and(|scaling| scaling.forget_node(node))
+    }
+
+    /// Begins the agreement on a scale anew, from the reports that are known: the scale that
+    /// results when a round closes next doesn't depend on the present one. Says whether there is
+    /// anything to agree on. Until the reports are enough for a first scale, the present one stays.
+    pub fn reset_scale(&mut self) -> bool {
+        self.scaling.as_mut().map(ServerScaling::reset).is_some()
+    }
+
+    /// Whether a report says what the node has reported last: nodes repeat their report on every
+    /// connection.
+    pub fn has_report(&self, node: NodeId, report: &Report) -> bool {
+        self.scaling.as_ref().is_some_and(|scaling| scaling.has_report(node, report))
     }
 
     /// What nodes have told of the importance of columns; none unless the plan has

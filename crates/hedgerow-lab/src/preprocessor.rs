@@ -291,9 +291,7 @@ impl Preprocessor {
                 let start = round.x.len();
                 round.x.resize(start + x.len(), 0.0);
                 self.tally.imputed += scaling.prepare(x, &mut round.x[start..]) as u64;
-                let scaled = |(output, y): (usize, &f32)| {
-                    scaling.label(output).map_or(*y, |label| label.scale_label(*y))
-                };
+                let scaled = |(output, y): (usize, &f32)| scaling.scale_label(output, *y);
                 round.y.extend(y.iter().enumerate().map(scaled));
             }
         };

@@ -178,7 +178,10 @@ impl Plan {
         if !info.supports(aggregation) {
             return Err(PlanError::Aggregation { method, aggregation });
         }
-        let setup = Setup::new(config.numbers(), kernel);
+        let mut setup = Setup::new(config.numbers(), kernel);
+        if config.limits_labels || matches!(config.scaling, Scaling::Online { .. }) {
+            setup = setup.with_label_limit(Scale::LIMIT);
+        }
         let least = (info.least_memory)(&setup);
         if config.memory < least && config.memory != 0 {
             let bound = format!("0, for none, or at least {least} bytes");

@@ -31,6 +31,7 @@ pub struct Server {
     /// One for each output.
     pub(crate) heads: Vec<Box<dyn ServerMethod>>,
     scaling: Option<ServerScaling>,
+    scale_change: Option<ScaleChange>,
     pub(crate) down: Down,
     /// By node; only of those that are connected, and only if uploads are compressed.
     readers: Vec<UploadReader>,
@@ -66,6 +67,7 @@ impl Plan {
             plan: self.clone(),
             heads,
             scaling: self.server_scaling(),
+            scale_change: None,
             down,
             readers: Vec::new(),
             uploads: Vec::new(),
@@ -130,7 +132,7 @@ impl Server {
     /// How the latest scale differs from the one before; none if it hasn't changed since this
     /// server was made or restored.
     pub fn scale_change(&self) -> Option<&ScaleChange> {
-        self.scaling.as_ref()?.change()
+        self.scale_change.as_ref()
     }
 
     /// Forgets what a node has reported of its samples, and says whether there was something: the
@@ -343,8 +345,10 @@ impl Server {
 
     fn close_scaling(&mut self) -> bool {
         let Some(scaling) = &mut self.scaling else { return false };
-        let before = scaling.scale().cloned();
+        let (version, before) = (scaling.version(), scaling.scale().cloned());
         let Some(scale) = scaling.close_round() else { return false };
+        let change = ScaleChange::new((version, before.as_ref()), (version + 1, scale));
+        self.scale_change = Some(change);
         if let Some(before) = before {
             let rescalings = self.plan.rescalings(&before, scale);
             for (output, rescaling) in rescalings.iter().enumerate() {

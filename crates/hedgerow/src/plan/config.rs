@@ -139,6 +139,9 @@ plan_config! {
     /// Nodes that must have seen a label before nodes agree on a first scale; none for the smaller
     /// of [`DEFAULT_SCALE_NODES`] and all nodes.
     scale_nodes: Option<usize> as impl Into<Option<usize>> = None,
+    /// Whether labels beyond [`Scale::LIMIT`] aren't learned, as with online scaling: for drivers
+    /// that scale samples with [`crate::scaling::NodeScaling`] themselves. Not written down.
+    limits_labels: bool = false,
     /// How messages are made smaller.
     compression: Compression = Compression::default(),
     /// Whether each node has a layer of its own over the federation's predictions; none for what
@@ -343,6 +346,7 @@ impl TryFrom<Written> for PlanConfig {
             classes: written.classes,
             series: written.series,
             scale_nodes: written.scale_nodes,
+            limits_labels: false,
         })
     }
 }

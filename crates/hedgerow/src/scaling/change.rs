@@ -18,15 +18,12 @@ pub struct ScaleChange {
     pub before: Option<Axis>,
     /// Its scale now.
     pub after: Axis,
-    /// Nodes whose reports the scale is made from.
-    pub nodes: usize,
 }
 
 impl ScaleChange {
-    pub(super) fn new(
+    pub(crate) fn new(
         (from, before): (u64, Option<&Scale>),
         (to, after): (u64, &Scale),
-        nodes: usize,
     ) -> Self {
         let axes = |column: usize| (before.map(|scale| scale.axis(column)), after.axis(column));
         let apart = |column: usize| match axes(column) {
@@ -43,7 +40,7 @@ impl ScaleChange {
         let has_changed = |at: &usize| axes(*at).0 != Some(axes(*at).1);
         let changed = (0..after.columns()).filter(has_changed).count();
         let (before, after) = axes(column);
-        Self { from, to, changed, column, before, after, nodes }
+        Self { from, to, changed, column, before, after }
     }
 }
 
@@ -68,13 +65,13 @@ mod tests {
         let scale = |ranges: &[(f64, f64)]| Scale::from_ranges(ranges).unwrap();
         let before = scale(&[(0.0, 1.0), (5.0, 6.0), (0.0, 1.0)]);
         let after = scale(&[(0.0, 2.0), (900.0, 901.0), (0.0, 1.0)]);
-        let change = ScaleChange::new((3, Some(&before)), (4, &after), 7);
-        assert_eq!((change.from, change.to, change.nodes), (3, 4, 7));
+        let change = ScaleChange::new((3, Some(&before)), (4, &after));
+        assert_eq!((change.from, change.to), (3, 4));
         assert_eq!((change.changed, change.column), (2, 1));
         assert_eq!(change.before.map(Axis::offset), Some(5.0));
         assert_eq!((change.after.offset(), change.after.width()), (900.0, 1.0));
         let wider = scale(&[(0.0, 1e6), (5.0, 6.0), (0.0, 1.0)]);
-        assert_eq!(ScaleChange::new((4, Some(&before)), (5, &wider), 7).column, 0);
-        assert_eq!(ScaleChange::new((0, None), (1, &before), 7).changed, 3);
+        assert_eq!(ScaleChange::new((4, Some(&before)), (5, &wider)).column, 0);
+        assert_eq!(ScaleChange::new((0, None), (1, &before)).changed, 3);
     }
 }

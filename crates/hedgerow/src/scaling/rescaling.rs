@@ -24,7 +24,7 @@ use super::refit::Refit;
 use super::scale::Scale;
 use crate::features::{Dictionary, FeatureMap, SampleMap};
 use crate::limits::{MAX_NUMBER, MAX_SCALED};
-use crate::linear_algebra::{Cholesky, write_bounded};
+use crate::linear_algebra::{self, Cholesky, write_bounded};
 use crate::math;
 
 /// What turns models of one scale into models of another.
@@ -393,6 +393,10 @@ fn multiply(matrix: &[f64], vector: &mut [f64]) {
 /// with old ones it is I + (G + εI)⁻¹(C − G): where nothing can be gained a model stays as it is.
 fn nearest(old: &[f64], new: &[f64], inputs: usize) -> [Vec<f64>; 2] {
     let count = new.len() / inputs;
+    let squares = |rows: &[f64]| -> Vec<f64> {
+        rows.chunks_exact(inputs).map(|row| linear_algebra::dot(row, row)).collect()
+    };
+    let (new, old) = ((new, &squares(new)[..]), (old, &squares(old)[..]));
     let among = mean_products(new, new, inputs);
     let across = mean_products(new, old, inputs);
     [0, 1].map(|part| {
@@ -413,13 +417,18 @@ fn nearest(old: &[f64], new: &[f64], inputs: usize) -> [Vec<f64>; 2] {
     })
 }
 
-/// E[sin(a·g)·sin(b·g)] and E[cos(a·g)·cos(b·g)] for every row a of one and b of the other.
-fn mean_products(one: &[f64], other: &[f64], inputs: usize) -> Vec<[f64; 2]> {
-    let products = one.chunks_exact(inputs).flat_map(|a| {
-        other.chunks_exact(inputs).map(move |b| {
-            let pairs = || a.iter().zip(b);
-            let minus = mean_cosine(pairs().map(|(a, b)| (a - b) * (a - b)).sum());
-            let plus = mean_cosine(pairs().map(|(a, b)| (a + b) * (a + b)).sum());
+/// E[sin(a·g)·sin(b·g)] and E[cos(a·g)·cos(b·g)] for every row a of one and b of the other, given
+/// the rows with their squares.
+fn mean_products(one: (&[f64], &[f64]), other: (&[f64], &[f64]), inputs: usize) -> Vec<[f64; 2]> {
+    let rows = |(rows, squares): (_, _)| -> Vec<(&[f64], f64)> {
+        let (rows, squares): (&[f64], &[f64]) = (rows, squares);
+        rows.chunks_exact(inputs).zip(squares.iter().copied()).collect()
+    };
+    let (one, other) = (rows(one), rows(other));
+    let products = one.iter().flat_map(|(a, a2)| {
+        other.iter().map(move |(b, b2)| {
+            let (sum, twice) = (a2 + b2, 2.0 * linear_algebra::dot(a, b));
+            let [minus, plus] = [sum - twice, sum + twice].map(mean_cosine);
             [0.5 * (minus - plus), 0.5 * (minus + plus)]
         })
     });
@@ -428,7 +437,8 @@ fn mean_products(one: &[f64], other: &[f64], inputs: usize) -> Vec<[f64; 2]> {
 
 /// E[cos(a·g)] from ‖a‖²; what overflowed swings too fast to have a mean.
 fn mean_cosine(length2: f64) -> f64 {
-    if length2 < 1400.0 { math::exp(-0.5 * length2) } else { 0.0 }
+    // Rounding may take a square below zero.
+    if length2 < 1400.0 { math::exp(-0.5 * length2.max(0.0)) } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -447,7 +457,8 @@ mod tests {
             sums[0] += a.sin() * b.sin();
             sums[1] += a.cos() * b.cos();
         }
-        let found = mean_products(&a, &b, 2)[0];
+        let squares = [dot(&a, &a), dot(&b, &b)];
+        let found = mean_products((&a, &squares[..1]), (&b, &squares[1..]), 2)[0];
         for (found, sum) in found.iter().zip(sums) {
             // Four standard deviations of a mean of products at most one.
             assert!(

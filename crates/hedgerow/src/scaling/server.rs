@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::change::ScaleChange;
 use super::scale::{Scale, ScaleKind};
 use super::summary::Summary;
 use crate::limits::MAX_REPORTING;
@@ -28,8 +27,6 @@ pub struct ServerScaling {
     first_nodes: usize,
     /// Whether the agreement is to begin anew.
     begins_anew: bool,
-    /// How the latest scale differs from the one before.
-    change: Option<ScaleChange>,
     state: State,
 }
 
@@ -56,7 +53,6 @@ impl ServerScaling {
             raw_labels: false,
             first_nodes: 1,
             begins_anew: false,
-            change: None,
             state,
         }
     }
@@ -135,9 +131,7 @@ impl ServerScaling {
         if before == Some(&scale) {
             return None;
         }
-        let (from, to) = (self.state.version, self.state.version + 1);
-        self.change = Some(ScaleChange::new((from, before), (to, &scale), known.len()));
-        self.state.version = to;
+        self.state.version += 1;
         Some(self.state.scale.insert(scale))
     }
 
@@ -155,12 +149,6 @@ impl ServerScaling {
         let has_label = |summary: &Summary| summary.count(self.columns - 1) > 0.0;
         let nodes = self.state.known.values().filter(|summary| has_label(summary)).count();
         (nodes, self.first_nodes)
-    }
-
-    /// How the latest scale differs from the one before; none before the first change of this
-    /// process.
-    pub fn change(&self) -> Option<&ScaleChange> {
-        self.change.as_ref()
     }
 
     /// The latest scale, for nodes that join or return. None until the first agreement.

@@ -14,6 +14,7 @@ mod node;
 mod node_http;
 mod node_messages;
 mod node_tls;
+mod operations;
 mod pki;
 mod rounds;
 mod security;

@@ -324,12 +324,14 @@ impl Hub {
     pub fn expel(&self, is_revoked: impl Fn(&Peer) -> bool) {
         let mut guard = self.lock();
         let Inner { sessions, peers, coordinator, writer, .. } = &mut *guard;
-        for (&number, peer) in peers.iter().filter(|(_, peer)| is_revoked(peer)) {
+        for (&number, _) in peers.iter().filter(|(_, peer)| is_revoked(peer)) {
             let node = coordinator.members()[number as usize].record.name.clone();
             if let Some((close_signal, _)) = sessions.get(&number) {
                 close_signal.give(CloseReason::Revoked);
             }
-            if coordinator.standing(&node).is_some_and(|known| known.standing != Standing::Quarantined)
+            if coordinator
+                .standing(&node)
+                .is_some_and(|known| known.standing != Standing::Quarantined)
             {
                 // It was seen before, or is banned.
                 continue;

@@ -143,3 +143,84 @@ impl LiveSettings {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hedgerow_config::ConfigError;
+
+    use super::*;
+    use crate::coordinator::rules::Quorum;
+    use crate::log::{Format, Level};
+
+    impl LiveSettings {
+        /// Settings that were read from nothing.
+        pub(crate) fn of(rules: Rules, limits: Limits) -> Self {
+            let log = Log { level: Level::Info, format: Format::Text };
+            Self { layers: vec![], others: vec![], changed: vec![], rules, limits, log }
+        }
+    }
+
+    fn live() -> LiveSettings {
+        let layers = Layer::sets(&["learning.inputs=1", "rounds.quorum=2"]).unwrap();
+        LiveSettings::new(&ServeSettings::read(&layers).unwrap())
+    }
+
+    #[test]
+    fn settings_change_and_go_back_to_the_file() {
+        let (changed, before, after) = live().with("rounds.quorum", Some("80%")).unwrap();
+        assert_eq!((before.as_str(), after.as_str()), ("2", "80%"));
+        assert_eq!(changed.rules().quorum, Quorum::Share(0.8));
+        let (changed, ..) = changed.with("limits.bad_messages", Some("3")).unwrap();
+        assert_eq!(
+            (changed.limits().bad_messages, changed.rules().quorum),
+            (3, Quorum::Share(0.8))
+        );
+        let told: Vec<_> = changed
+            .differences()
+            .into_iter()
+            .map(|setting| (setting.key, setting.value, setting.in_file))
+            .collect();
+        let expected = [("rounds.quorum", "80%", "2"), ("limits.bad_messages", "3", "10")];
+        assert_eq!(told, expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
+        let (back, before, after) = changed.with("rounds.quorum", None).unwrap();
+        assert_eq!((before.as_str(), after.as_str()), ("80%", "2"));
+        assert_eq!((back.rules().quorum, back.differences().len()), (Quorum::Count(2), 1));
+    }
+
+    #[test]
+    fn wrong_values_are_refused_in_the_words_of_the_file() {
+        for (key, value, part) in [
+            ("rounds.quorum", Some("none"), "80%"),
+            ("rounds.least", Some("0"), "rounds.least"),
+            ("rounds.deadline", Some("5x"), "rounds.deadline"),
+            ("limits.norm", Some("0"), "limits.norm"),
+            ("log.level", Some("loud"), "debug"),
+            ("store.path", Some("x"), "can't be changed while the server runs"),
+            ("rounds.qorum", Some("1"), "can't be changed while the server runs"),
+            ("rounds.least", None, "that of the file already"),
+        ] {
+            let error = live().with(key, value).unwrap_err().to_string();
+            assert!(error.contains(part), "{key}: {error}");
+        }
+    }
+
+    #[test]
+    fn stored_changes_that_fit_no_more_are_left_out() {
+        let stored = [("rounds.least", "3"), ("rounds.deadline", "soon"), ("log.level", "warn")];
+        let stored = stored.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let (live, unfit) = live().with_stored(&stored);
+        assert_eq!((live.rules().least, live.log().level), (3, Level::Warn));
+        let [
+            (
+                key,
+                ConfigError::Rejected { .. }
+                | ConfigError::WrongType { .. }
+                | ConfigError::OutOfBounds { .. },
+            ),
+        ] = &unfit[..]
+        else {
+            panic!("{unfit:?}")
+        };
+        assert_eq!(key, "rounds.deadline");
+    }
+}

@@ -18,8 +18,8 @@ use super::config::ServeSettings;
 use super::dashboard::{self, Hosts, Logins};
 use super::history_cache::HistoryCache;
 use super::hub::{Hub, NotStored};
-use super::live_settings::LiveSettings;
 use super::listener::{Listener, raise_descriptor_limit};
+use super::live_settings::LiveSettings;
 use super::status::{SettingStatus, Source};
 use crate::admin;
 #[cfg(unix)]
@@ -28,6 +28,7 @@ use crate::admin::token::TokenError;
 use crate::coordinator::events::Event;
 use crate::coordinator::records::Run;
 use crate::coordinator::{BadRun, Coordinator, Window};
+use crate::operations::{Action, ActionError, Actor, Outcome};
 use crate::pki::identity::{IdentityError, PlainTextRefused, ServerIdentity, check_plain_text};
 use crate::plan_json::{plan_from_json, plan_to_json};
 use crate::storage::sqlite::KEPT_WHOLE;
@@ -165,16 +166,24 @@ impl Server {
         let saved = store.load()?;
         let refused = |source| ServeError::Run { path: path.clone(), source };
         let now = tokio::time::Instant::now().into_std();
-        let mut coordinator =
-            Coordinator::new(plan, live.rules(), live.limits(), saved.as_ref(), store.nodes()?, now)
-                .map_err(refused)?;
+        let mut coordinator = Coordinator::new(
+            plan,
+            live.rules(),
+            live.limits(),
+            saved.as_ref(),
+            store.nodes()?,
+            now,
+        )
+        .map_err(refused)?;
         let records = store.history(2 * KEPT_WHOLE as usize)?;
         let mut window = Window::default();
         let past = HistoryCache::from_records(&records, coordinator.totals(), &mut window);
         coordinator.set_window(window);
         let round = coordinator.opening().round;
         for SettingStatus { key, value, in_file } in live.differences() {
-            tracing::info!("{key} is {value}, as an operator has set it; in the file it is {in_file}");
+            tracing::info!(
+                "{key} is {value}, as an operator has set it; in the file it is {in_file}"
+            );
         }
         crate::log::set_level(live.log().level);
         let hub = Hub::new(run.clone(), (live, &decisions), coordinator, Box::new(store), past)
@@ -245,6 +254,11 @@ impl Server {
     /// What the dashboard reads.
     pub fn source(&self) -> Arc<dyn Source> {
         Arc::clone(&self.hub) as _
+    }
+
+    /// Does what an operator asks for.
+    pub async fn operate(&self, actor: Actor, action: Action) -> Result<Outcome, ActionError> {
+        self.hub.operate(actor, action).await
     }
 
     /// Closes the open round if enough have answered, stores everything, tells all nodes, and ends.

@@ -53,10 +53,16 @@ impl Joined {
     /// Checks the server's first message. `others` are methods beside the built-in ones.
     pub fn from_first(message: FromServer, others: OtherMethods<'_>) -> Result<Self, ConnectError> {
         match message {
-            FromServer::Welcome(Welcome { protocol: VERSION, run, node: number, learning }) => {
+            FromServer::Welcome(Welcome {
+                protocol: VERSION,
+                run,
+                node: number,
+                learning,
+                epoch,
+            }) => {
                 let plan = plan_from_server(&learning, others)
                     .map_err(|error| ConnectError::Plan(error.to_string()))?;
-                Ok(Self { run, number, plan })
+                Ok(Self { run, epoch, number, plan })
             }
             FromServer::Welcome(Welcome { protocol, .. }) => Err(ConnectError::Foreign(format!(
                 "it speaks version {protocol}, and this node version {VERSION}"

@@ -82,7 +82,8 @@ impl World {
         let newcomer = Newcomer { sender, name: &name, software: &software, address: "here" };
         let (ledger, _) = self.coordinator.join(newcomer, 0);
         let learning = plan_to_json(&self.plan);
-        let welcome = Welcome { protocol: VERSION, run: "run".into(), node: number, learning };
+        let welcome =
+            Welcome { protocol: VERSION, run: "run".into(), node: number, learning, epoch: 0 };
         far.admit(sender, ledger, welcome);
         let joined = Joined::from_first(travel_down(far.transmit().unwrap()), &[]).unwrap();
         (far, joined)
@@ -365,7 +366,7 @@ fn a_stream_begins_with_a_hello_that_fits() {
 fn a_welcome_is_checked() {
     let world = World::new(config("mk"), None);
     let learning = plan_to_json(&world.plan);
-    let good = Welcome { protocol: VERSION, run: "run".into(), node: 3, learning };
+    let good = Welcome { protocol: VERSION, run: "run".into(), node: 3, learning, epoch: 0 };
     let first = |message: FromServer| Joined::from_first(message, &[]);
     let joined = first(FromServer::Welcome(good.clone())).unwrap();
     assert_eq!((joined.run.as_str(), joined.number, joined.plan), ("run", 3, world.plan.clone()));
@@ -389,7 +390,7 @@ fn a_server_whose_messages_have_another_revision_is_refused_with_advice() {
         _ = fields.remove("revision");
         other.map(|other| fields.insert("revision".into(), other.into()));
         let learning = written.to_string();
-        let welcome = Welcome { protocol: VERSION, run: "run".into(), node: 3, learning };
+        let welcome = Welcome { protocol: VERSION, run: "run".into(), node: 3, learning, epoch: 0 };
         Joined::from_first(FromServer::Welcome(welcome), &[]).map_err(|error| error.to_string())
     };
     assert!(join("mk", None).is_ok() && join("gr", Some(2)).is_ok());
@@ -429,8 +430,42 @@ fn bad_messages_are_refused_and_too_many_end_the_stream() {
     assert!(matches!(far.ended(), Some(CloseReason::BadMessages(_))), "{:?}", far.ended());
     assert_eq!(node.tally().refused, u64::from(bad) - 1);
     // What no server says.
-    let welcome = Welcome { protocol: VERSION, run: String::new(), node: 0, learning: "".into() };
+    let welcome =
+        Welcome { protocol: VERSION, run: String::new(), node: 0, learning: "".into(), epoch: 0 };
     assert!(near.receive(node, &FromServer::Welcome(welcome), *now).is_err());
+}
+
+#[test]
+fn a_node_of_another_epoch_takes_a_broadcast_of_its_own_round() {
+    let mut world = World::new(config("mk"), None);
+    world.exchange(false);
+    let mut stream = world.streams.pop().unwrap();
+    let told = |number: f32| {
+        let mut broadcast = world.coordinator.opening().broadcast(0, false);
+        let ToNode::Broadcast(message) = &mut broadcast else { panic!() };
+        message.heads[0].numbers = Numbers::Plain(vec![number; 4]);
+        FromServer::from(broadcast)
+    };
+    let now = world.now;
+    let round = stream.node.round();
+    let mut hear = |number: f32| {
+        stream.near.receive(&mut stream.node, &told(number), now).unwrap();
+        (stream.node.round(), stream.node.method(0).norm2())
+    };
+    let before = hear(0.0);
+    // A round that the node is in already is the same.
+    assert_eq!(hear(3.0), before);
+    assert_eq!(before.0, round);
+    stream.node.set_back();
+    let mut hear = |number: f32| {
+        stream.near.receive(&mut stream.node, &told(number), now).unwrap();
+        (stream.node.round(), stream.node.method(0).norm2())
+    };
+    let after = hear(3.0);
+    assert_eq!(after.0, round);
+    assert_ne!(after.1, before.1);
+    // Once.
+    assert_eq!(hear(5.0), after);
 }
 
 #[test]

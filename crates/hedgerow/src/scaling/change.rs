@@ -21,10 +21,7 @@ pub struct ScaleChange {
 }
 
 impl ScaleChange {
-    pub(crate) fn new(
-        (from, before): (u64, Option<&Scale>),
-        (to, after): (u64, &Scale),
-    ) -> Self {
+    pub(crate) fn new((from, before): (u64, Option<&Scale>), (to, after): (u64, &Scale)) -> Self {
         let axes = |column: usize| (before.map(|scale| scale.axis(column)), after.axis(column));
         let apart = |column: usize| match axes(column) {
             (Some(before), after) => distance(before, after),

@@ -83,8 +83,12 @@ impl Hub {
         let mut guard = self.lock();
         self.apply(&mut guard, live);
         let (name, was) = (key.clone(), before.clone());
-        let event =
-            Event::SettingChanged { actor: actor.to_string(), key: name, before: was, now: after.clone() };
+        let event = Event::SettingChanged {
+            actor: actor.to_string(),
+            key: name,
+            before: was,
+            now: after.clone(),
+        };
         guard.coordinator.events().note(event);
         self.advance(&mut guard, now());
         Ok(Outcome::Set { key, before, now: after })

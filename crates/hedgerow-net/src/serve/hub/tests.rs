@@ -16,7 +16,9 @@ use tokio::time::advance;
 
 use super::*;
 use crate::audit::{Draft, Entry};
-use crate::coordinator::records::{Change, Commit, NodeRecord, RoundRecord, Snapshot, Target};
+use crate::coordinator::records::{
+    Change, Commit, Decisions, NodeRecord, RoundRecord, Snapshot, Target,
+};
 use crate::coordinator::rules::{Quorum, Rules};
 use crate::pki::identity::Role;
 use crate::plan_json::plan_to_json;
@@ -121,7 +123,9 @@ fn hub_of(plan: Plan, rules: Rules, storage: Box<dyn Storage>) -> Arc<Hub> {
     let run = Run { id: "run".into(), learning: plan_to_json(&plan) };
     let limits = Limits::default();
     let coordinator = Coordinator::new(plan, rules, limits, None, vec![], now()).unwrap();
-    Hub::new(run, limits, coordinator, storage, HistoryCache::default()).unwrap()
+    let settings = LiveSettings::of(rules, limits);
+    let decided = (settings, &Decisions::default());
+    Hub::new(run, decided, coordinator, storage, HistoryCache::default()).unwrap()
 }
 
 fn two() -> Rules {

@@ -67,6 +67,10 @@ pub struct Welcome {
     /// The whole learning configuration, including the seed, as JSON.
     #[prost(string, tag = "4")]
     pub learning: ::prost::alloc::string::String,
+    /// A number that is drawn anew whenever the run is set back to an earlier round; 0 if it never
+    /// was. A node that knows another one takes the next broadcast whatever its round.
+    #[prost(uint64, tag = "6")]
+    pub epoch: u64,
 }
 /// A node's answer to the broadcast that opened a round.
 #[derive(Clone, PartialEq, ::prost::Message)]

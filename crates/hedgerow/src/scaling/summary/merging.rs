@@ -155,8 +155,7 @@ mod tests {
     #[test]
     fn a_node_that_is_far_from_all_others_hardly_counts() {
         for honest in [2, 3, 19] {
-            let mut nodes: Vec<_> =
-                (0..honest).map(|at| node(8, f64::from(at % 2), 1.0)).collect();
+            let mut nodes: Vec<_> = (0..honest).map(|at| node(8, f64::from(at % 2), 1.0)).collect();
             let (mean, deviation) = merged(&nodes);
             for wild in [node(20, 1e11, 1e10), node(20, -1e30, 0.0), node(20, 0.0, 1e20)] {
                 nodes.push(wild);

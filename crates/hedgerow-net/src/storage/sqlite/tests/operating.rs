@@ -61,14 +61,16 @@ fn a_run_goes_back_and_on_again() {
     let mut server = small(&path);
     server.begin(&run()).unwrap();
     (1..=99).for_each(|round| commit(&mut server, round, 5_000).unwrap());
-    let error = server.roll_back(Target::Round(95), "alice", 7, &mut |_| Ok(())).unwrap_err().to_string();
+    let error =
+        server.roll_back(Target::Round(95), "alice", 7, &mut |_| Ok(())).unwrap_err().to_string();
     assert!(
         error
             .starts_with("no snapshot of round 95; there are 13 from round 32 to 100; the nearest")
             && error.contains(" 94, 96, "),
         "{error}"
     );
-    let error = server.roll_back(Target::Time(1_000), "alice", 7, &mut |_| Ok(())).unwrap_err().to_string();
+    let error =
+        server.roll_back(Target::Time(1_000), "alice", 7, &mut |_| Ok(())).unwrap_err().to_string();
     assert!(error.starts_with("no snapshot that was stored at 1000 ms of Unix time"), "{error}");
     assert_at(&server, 99, 5_000);
     let refused = &mut |_: &Saved| Err("of another plan".to_owned());
@@ -76,7 +78,8 @@ fn a_run_goes_back_and_on_again() {
     assert!(error.ends_with("not usable: of another plan"), "{error}");
     assert_at(&server, 99, 5_000);
     // Round 87 closed then, so that 88 was open.
-    let back = server.roll_back(Target::Time(1_700_000_000_090), "alice", 7, &mut |_| Ok(())).unwrap();
+    let back =
+        server.roll_back(Target::Time(1_700_000_000_090), "alice", 7, &mut |_| Ok(())).unwrap();
     assert_eq!(back.saved, saved(87, 5_000));
     assert_eq!(back.history.iter().map(|record| record.round).max(), Some(87));
     assert_eq!(server.history(1_000).unwrap().len(), 87);

@@ -158,8 +158,10 @@ def test_what_cannot_be_predicted_is_an_error_in_words(saved: Path, tmp_path: Pa
     rows = frame(5)
     with pytest.raises(KeyError, match=r"did you mean .*sensor-1"):
         model.predict(rows, node="sensor1")
-    with pytest.raises(ValueError, match=r"no column .*temp"):
+    with pytest.raises(ValueError, match=r"^the frame: no column .*temp"):
         model.predict(rows.drop(columns="temp"))
+    with pytest.raises(ValueError, match=r"^the frame, row 2, column .*temp"):
+        model.predict(rows.assign(temp=[1.0, 2.0, "warm", 3.0, 4.0, *[5.0] * (len(rows) - 5)]))
     with pytest.raises(ValueError, match="shape"):
         model.predict([[1.0, 2.0]])
     with pytest.raises(ValueError, match=r"between 0\.5 and 0\.99"):

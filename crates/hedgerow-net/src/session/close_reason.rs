@@ -39,6 +39,9 @@ pub enum CloseReason {
     /// The node's certificate is no longer valid.
     #[error("this node's certificate has ended")]
     Expired,
+    /// The certificate is an operator's.
+    #[error("this certificate is an operator's, and only nodes can join")]
+    NotANode,
     /// Too many bad messages in a row.
     #[error("refused: {0}")]
     BadMessages(String),

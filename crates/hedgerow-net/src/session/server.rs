@@ -11,14 +11,14 @@ use super::{CloseReason, FromNode, FromServer, Hello, VERSION, Welcome};
 use crate::coordinator::{
     Envelope, HearingResult, Ledger, Opening, Refusal, Said, Sender, Sent, Verdict,
 };
-use crate::pki::identity::check_node_name;
+use crate::pki::identity::{Peer, Role, check_node_name};
 
 /// The server's side of a stream, from Hello to the end. It holds at most one unsent refusal; what
 /// it sends of rounds is always the latest.
 pub struct ServerSession {
     plan: Plan,
     /// The name in the node's certificate; none in plain text.
-    certified: Option<String>,
+    certified: Option<Peer>,
     /// When a Hello must have come.
     hello_by: Instant,
     /// None until the node is admitted.
@@ -37,10 +37,10 @@ pub struct ServerSession {
 }
 
 impl ServerSession {
-    /// A stream on which nothing has been said. `certified` is the name in the node's certificate.
+    /// A stream on which nothing has been said. `certified` is the owner of the certificate.
     pub fn new(
         plan: &Plan,
-        certified: Option<String>,
+        certified: Option<Peer>,
         hello_by: Instant,
         opening: Arc<Opening>,
     ) -> Self {
@@ -103,7 +103,8 @@ impl ServerSession {
             return Err(CloseReason::Version(hello.protocol));
         }
         match &self.certified {
-            Some(certified) if *certified != hello.name => return Err(CloseReason::OtherName),
+            Some(Peer { role: Role::Operator, .. }) => return Err(CloseReason::NotANode),
+            Some(Peer { name, .. }) if *name != hello.name => return Err(CloseReason::OtherName),
             Some(_) => {}
             None => check_node_name(&hello.name)?,
         }

@@ -239,6 +239,7 @@ mod server {
                 CloseReason::Replaced => Code::Aborted,
                 CloseReason::Revoked
                 | CloseReason::Expired
+                | CloseReason::NotANode
                 | CloseReason::Banned(_)
                 | CloseReason::OtherName => Code::PermissionDenied,
                 CloseReason::NoHello => Code::DeadlineExceeded,

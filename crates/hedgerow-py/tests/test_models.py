@@ -120,7 +120,9 @@ def test_classes_and_several_targets_are_loaded(method: str, target: str, tmp_pa
     assert np.array_equal(model.predict_proba(rows)[-NODES:], wanted)
     assert np.isnan(model.predict_interval(rows)).all()
     only = model.predict(rows, node="sensor-1")
-    assert all((name is None) == (owner != "sensor-1") for name, owner in zip(only, rows["sensor"], strict=True))
+    assert all(
+        (name is None) == (owner != "sensor-1") for name, owner in zip(only, rows["sensor"], strict=True)
+    )
 
 
 def test_frames_and_arrays_are_taken(saved: Path) -> None:

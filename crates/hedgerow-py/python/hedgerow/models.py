@@ -18,7 +18,7 @@ _Apply = Callable[[Any, str | None], NDArray[Any]]
 
 
 def _placed(parts: list[tuple[NDArray[np.int64], NDArray[Any]]], rows: int) -> NDArray[Any]:
-    """Parts with the rows that they belong to, as one array; other rows are NaN, or None for texts."""
+    """Parts with their rows as one array; other rows are NaN, or None for texts."""
     known = parts[0][1] if parts else np.empty(0, dtype=np.float32)
     is_number = known.dtype.kind == "f"
     shape = (rows, *known.shape[1:])

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -39,12 +40,25 @@ def of_river(stream: Any) -> Rows:
     return x, np.array([classes.index(y) for _, y in samples])
 
 
+def of_words() -> Rows:
+    """Mails of SpamAssassin: which of the 200 most frequent words they have. Needs spampy and SciPy."""
+    from scipy.io import loadmat
+
+    package = find_spec("spampy")
+    if package is None or package.origin is None:
+        sys.exit("mail words: pip install --no-deps spampy scipy")
+    table = loadmat(Path(package.origin).parent / "datasets/spamTrain.mat")
+    x = table["X"].astype(float)
+    return x[:, np.argsort(-x.sum(axis=0))[:200]], table["y"][:, 0].astype(int)
+
+
 DATA: dict[str, Callable[[], Rows]] = {
     "Phishing": lambda: of_river(datasets.Phishing()),
     "Bananas": lambda: of_river(datasets.Bananas()),
     "ImageSegments": lambda: of_river(datasets.ImageSegments()),
     "breast cancer": lambda: bundled.load_breast_cancer(return_X_y=True),
     "digits": lambda: bundled.load_digits(return_X_y=True),
+    "mail words": of_words,
 }
 
 

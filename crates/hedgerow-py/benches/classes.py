@@ -41,7 +41,7 @@ def of_river(stream: Any) -> Rows:
 
 
 def of_words() -> Rows:
-    """Mails of SpamAssassin: which of the 200 most frequent words they have. Needs spampy and SciPy."""
+    """Which of the 200 most frequent words mails of SpamAssassin have. Needs spampy."""
     from scipy.io import loadmat
 
     package = find_spec("spampy")

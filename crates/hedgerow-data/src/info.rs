@@ -235,7 +235,8 @@ pub fn look_at(
     }
     let mut roles = Roles::guess(&columns, choice, files.len(), rows);
     let mut clock = Clock::read(files, choice, &roles)?;
-    if clock.repeated > 0 && roles.node.is_none() {
+    // Of two devices every second time is repeated; some may be missing.
+    if 4 * clock.repeated >= rows.max(1) && roles.node.is_none() {
         // A column of texts whose rows, text by text, are in the order of time names the devices.
         for name in roles.possible_nodes(&columns, choice, rows) {
             let with_node = Roles { node: Some(name), ..roles.clone() };

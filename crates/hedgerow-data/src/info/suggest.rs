@@ -87,10 +87,7 @@ impl Roles {
         // A name that is never seen again is no node that learns.
         let returns = 2 * column.different.len() as u64 <= rows;
         let is_text = column.kind() == ColumnKind::Text && !self.time.contains(&column.name);
-        let is_named = choice.features.as_ref().is_some_and(|all| all.contains(&column.name));
-        let is_free = !choice.targets.contains(&column.name)
-            && !choice.drop.contains(&column.name)
-            && !is_named;
+        let is_free = !choice.targets.contains(&column.name) && !choice.drop.contains(&column.name);
         is_text && is_free && column.missing == 0 && returns
     }
 
@@ -102,7 +99,8 @@ impl Roles {
         rows: u64,
     ) -> Vec<String> {
         let is_it = |column: &&Column| {
-            column.different.len() > 1 && self.may_name_nodes(column, choice, rows)
+            let is_input = choice.features.as_ref().is_some_and(|all| all.contains(&column.name));
+            column.different.len() > 1 && !is_input && self.may_name_nodes(column, choice, rows)
         };
         columns.iter().filter(is_it).map(|column| column.name.clone()).take(NODES_TRIED).collect()
     }

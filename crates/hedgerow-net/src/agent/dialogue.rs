@@ -106,7 +106,7 @@ impl Agent {
                 );
             }
         }
-        info!(run, number, method = ?plan.config().method, inputs = plan.inputs(), "a new node of the run");
+        info!(run, number, method = %plan.config().method, inputs = plan.inputs(), "a new node of the run");
         let mut node = plan.node(*number);
         node.set_run(&joined.mark());
         self.node = Some(self.with_schema(node)?);

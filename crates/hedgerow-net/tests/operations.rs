@@ -14,7 +14,9 @@ use hedgerow_net::agent::config::Settings;
 use hedgerow_net::agent::driver::{self, Parts};
 use hedgerow_net::agent::input::Input;
 use hedgerow_net::agent::output::Output;
-use hedgerow_net::operations::{Action, ActionError, Actor, NodeFilter, NodeSort, Outcome, Target, Via};
+use hedgerow_net::operations::{
+    Action, ActionError, Actor, NodeFilter, NodeSort, Outcome, Target, Via,
+};
 use hedgerow_net::serve::status::{NodeState, NodeStatus, Status};
 use hedgerow_net::serve::{ServeSettings, Server};
 use hedgerow_net::storage::{View, restore};
@@ -185,8 +187,7 @@ async fn a_run_is_set_back_and_its_nodes_follow() {
         fleet.all_join().await;
         fleet.go_on(60).await;
         let path = "copy.db".into();
-        let Outcome::BackedUp { path: copy, round, .. } =
-            fleet.done(Action::Backup { path }).await
+        let Outcome::BackedUp { path: copy, round, .. } = fleet.done(Action::Backup { path }).await
         else {
             panic!("no copy")
         };
@@ -278,11 +279,11 @@ async fn nodes_are_banned_kicked_put_in_quarantine_and_forgotten() {
     };
     let alice = entries.iter().filter(|entry| entry.actor == "alice (socket)");
     let told: Vec<_> = alice.map(|entry| format!("{} {}", entry.action, entry.subject)).collect();
-    let expected =
-        ["quarantine b", "release b", "kick a", "ban c", "forget c", "unban c", "ban a"];
+    let expected = ["quarantine b", "release b", "kick a", "ban c", "forget c", "unban c", "ban a"];
     assert_eq!(told, expected);
     let kinds: Vec<String> = fleet.status().events.into_iter().map(|event| event.kind).collect();
-    for kind in ["node-joined", "node-quarantined", "node-kicked", "node-banned", "node-forgotten"] {
+    for kind in ["node-joined", "node-quarantined", "node-kicked", "node-banned", "node-forgotten"]
+    {
         assert!(kinds.iter().any(|known| known == kind), "{kind}: {kinds:?}");
     }
     let folder = fleet.end().await;

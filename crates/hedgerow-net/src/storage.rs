@@ -125,7 +125,7 @@ pub enum StoreError {
         log: PathBuf,
     },
     /// The log of another store is beside it.
-    #[error("{}: its log {} belongs to another store: this one was put in its place while the log stayed; move the log and the -shm file away, or use `hedgerow restore`, which does that", path.display(), log.display())]
+    #[error("{}: its log {} belongs to another store: this one was put in its place while the log stayed; move the log and the -shm file away, or use `hedgerow admin restore`, which does that", path.display(), log.display())]
     OtherLog {
         /// The store.
         path: PathBuf,

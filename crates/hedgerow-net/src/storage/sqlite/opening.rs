@@ -41,7 +41,7 @@ impl Condition {
             Self::AsLeft => None,
             Self::Replaced => Some(
                 "the store is another one than that which was here before: nodes go on from its \
-                 round; put a backup back with `hedgerow restore`, which keeps the store before",
+                 round; put a backup back with `hedgerow admin restore`, which keeps the store before",
             ),
             Self::WithoutLog => Some(
                 "the store was copied while a server wrote it, without its log (-wal), or its log \

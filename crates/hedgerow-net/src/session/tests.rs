@@ -443,7 +443,7 @@ fn a_node_of_another_epoch_takes_a_broadcast_of_its_own_round() {
     let told = |number: f32| {
         let mut broadcast = world.coordinator.opening().broadcast(0, false);
         let ToNode::Broadcast(message) = &mut broadcast else { panic!() };
-        message.heads[0].numbers = Numbers::Plain(vec![number; 4]);
+        message.heads[0].numbers = hedgerow::message::Numbers::Plain(vec![number; 4]);
         FromServer::from(broadcast)
     };
     let now = world.now;

@@ -3,15 +3,15 @@
 //! A store is a file and, while a server writes it or after it was killed, a log beside it
 //! (`-wal`). Copies and moves can tear the two apart, and SQLite doesn't notice: it takes the pages
 //! of whatever log has the right name. So every opening draws a random number, the generation. It
-//! is in the file itself before the log gets its first page, in every state that is committed (which
-//! the log has), and in a small file beside the store (`.mark`).
+//! is in the file itself before the log gets its first page, in every state that is committed
+//! (which the log has), and in a small file beside the store (`.mark`).
 //!
 //! - A log of another generation than the file is refused ([`check_log`]).
 //! - A file that was being written and has no log was copied without it, or its log was removed.
 //! - A file of another generation than the mark was put in the place of the one that was here.
 //!
-//! In the last two cases the store is whole, but rounds that nodes know may be missing: the run gets
-//! a new epoch, as after a rollback, and the operator is told.
+//! In the last two cases the store is whole, but rounds that nodes know may be missing: the run
+//! gets a new epoch, as after a rollback, and the operator is told.
 
 use std::path::Path;
 

@@ -205,7 +205,7 @@ impl Hub {
         tell_shortage(&inner.coordinator);
         Ok((
             Session { sender, ledger, close_signal },
-            Welcome { protocol: VERSION, run, node, learning },
+            Welcome { protocol: VERSION, newest: VERSION, run, node, learning },
         ))
     }
 

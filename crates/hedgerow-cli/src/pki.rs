@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::builder::RangedI64ValueParser;
+use hedgerow_net::pki::identity::Role;
 use hedgerow_net::pki::{
     AUTHORITY_DAYS, Authority, CERTIFICATE_DAYS, Issued, Issuing, Kind, MAX_DAYS,
 };
@@ -78,21 +79,24 @@ const INIT_HELP: &str = "\
 Example:
   hedgerow pki init --folder pki --name host.example --name 10.0.0.5";
 
-/// Issue certificates for nodes: one file each, which is all that the node needs.
+/// Issue certificates for nodes or operators: one file each, which is all that its owner needs.
 ///
-/// A name is one node's: as long as it has a good certificate it gets no other, unless it is
-/// renewed.
+/// A name has one owner: as long as it has a good certificate it gets no other, unless it is
+/// renewed. Operators give commands to the server; nodes can't. Operators can't join as nodes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = ISSUE_HELP)]
 struct IssueArguments {
     /// Names: of a-z, 0-9, '.', '_' and '-'
-    #[arg(value_name = "NODE", required = true)]
-    nodes: Vec<String>,
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+    /// Issue certificates for operators, into the folder `operators`
+    #[arg(long, conflicts_with = "renew")]
+    operator: bool,
     /// How long the certificates are good
     #[arg(long, value_name = "N", default_value_t = CERTIFICATE_DAYS, value_parser = days())]
     days: u32,
-    /// Write new files for nodes that have one. The old certificates stay good until they end, so
-    /// that nodes can change over later; revoke and issue again if one was lost
+    /// Write new files for owners of one, in the same role. The old certificates stay good until they end, so
+    /// that owners can change over later; revoke and issue again if one was lost
     #[arg(long)]
     renew: bool,
     #[command(flatten)]
@@ -103,17 +107,18 @@ const ISSUE_HELP: &str = "\
 Examples:
   hedgerow pki issue boiler-3
   hedgerow pki issue boiler-3 --renew --days 365
+  hedgerow pki issue alice --operator
   for n in $(seq 20); do echo node-$n; done | xargs hedgerow pki issue";
 
-/// Revoke all certificates of nodes.
+/// Revoke all certificates of nodes or operators.
 ///
 /// The list of revoked certificates (`crl.pem`) is always written again. A server on another
 /// machine needs a copy of it. A node that was revoked can be enrolled again with `hedgerow pki
 /// issue`.
 #[derive(Debug, clap::Args)]
 struct RevokeArguments {
-    /// Names of the nodes
-    #[arg(value_name = "NODE", required = true)]
+    /// Names of the nodes or operators
+    #[arg(value_name = "NAME", required = true)]
     nodes: Vec<String>,
     #[command(flatten)]
     common: Common,
@@ -171,9 +176,10 @@ fn init(arguments: &InitArguments) -> anyhow::Result<()> {
 }
 
 fn issue(arguments: &IssueArguments) -> anyhow::Result<()> {
-    let IssueArguments { nodes, days, renew, common } = arguments;
-    let issuing = if *renew { Issuing::Renewal } else { Issuing::First };
-    let issued = Authority::open(&common.folder)?.issue_all(nodes, *days, issuing)?;
+    let IssueArguments { names, operator, days, renew, common } = arguments;
+    let role = if *operator { Role::Operator } else { Role::Node };
+    let issuing = if *renew { Issuing::Renewal } else { Issuing::First(role) };
+    let issued = Authority::open(&common.folder)?.issue_all(names, *days, issuing)?;
     let all: Vec<Value> = issued
         .iter()
         .map(|(file, issued)| json!({ "file": file.display().to_string(), "certificate": issued }))
@@ -181,8 +187,9 @@ fn issue(arguments: &IssueArguments) -> anyhow::Result<()> {
     common.tell(&json!(all), || {
         let line = |(file, issued): &(PathBuf, Issued)| {
             format!(
-                "{}: all that node {} needs, until {}\n",
+                "{}: all that {} {} needs, until {}\n",
                 file.display(),
+                issued.role().map_or("server", Role::name),
                 issued.name,
                 issued.not_after.date()
             )
@@ -218,6 +225,7 @@ fn list(common: &Common) -> anyhow::Result<()> {
             let name = match issued.kind {
                 Kind::Server => format!("server for {}", issued.hosts.join(", ")),
                 Kind::Node => issued.name.clone(),
+                Kind::Operator => format!("operator {}", issued.name),
             };
             [name, issued.not_after.date().to_string(), state(issued, now), issued.serial.clone()]
         });

@@ -33,6 +33,11 @@ fn three_commands_from_nothing_to_an_enrolled_node_and_out_again() {
     let node = NodeIdentity::open(&folder.path().join("pki/nodes/boiler-3.pem")).unwrap();
     assert_eq!(node.name(), "boiler-3");
     assert!(matches!(node.days_left(), 729 | 730));
+    let operator = words(folder.path(), &["pki", "issue", "alice", "--operator"]);
+    assert!(
+        operator.starts_with("pki/operators/alice.pem: all that operator alice needs, until 20"),
+        "{operator}"
+    );
     let server = ServerIdentity::open(&folder.path().join("pki")).unwrap();
     assert!(!server.is_revoked(node.peer()));
     let said = words(folder.path(), &["pki", "revoke", "boiler-3"]);
@@ -49,6 +54,7 @@ fn three_commands_from_nothing_to_an_enrolled_node_and_out_again() {
         "{shown}"
     );
     assert!(lines[1].contains("good for 7") && lines[2].contains("revoked on 20"), "{shown}");
+    assert!(lines[3].starts_with("operator alice ") && lines[3].contains("good for 7"), "{shown}");
 }
 
 #[test]
@@ -102,14 +108,14 @@ fn what_can_not_be_is_refused_in_one_line() {
     assert!(run(&["init"]).status.success());
     refused(&["init"], 2, &["pki/ca.key is there already"]);
     refused(&["issue", "../a"], 2, &["\"../a\""]);
-    refused(&["issue", "a", "a"], 2, &["node a is given twice"]);
-    refused(&["issue", "a", "--renew"], 2, &["node a has no certificate in pki"]);
-    refused(&["revoke", "a"], 2, &["node a has no certificate in pki", "hedgerow pki list"]);
+    refused(&["issue", "a", "a"], 2, &["a is given twice"]);
+    refused(&["issue", "a", "--renew"], 2, &["a has no certificate in pki"]);
+    refused(&["revoke", "a"], 2, &["a has no certificate in pki", "hedgerow pki list"]);
     assert!(run(&["issue", "a"]).status.success());
-    refused(&["issue", "b", "a"], 2, &["node a has a certificate until 20", "--renew"]);
+    refused(&["issue", "b", "a"], 2, &["a has a certificate until 20", "--renew"]);
     assert!(!folder.path().join("pki/nodes/b.pem").exists());
     assert!(run(&["revoke", "a"]).status.success());
-    refused(&["issue", "a", "--renew"], 2, &["node a was revoked on 20", "without --renew"]);
+    refused(&["issue", "a", "--renew"], 2, &["a was revoked on 20", "without --renew"]);
     for days in ["0", "36501", "-1", "ten"] {
         let output = run(&["issue", "c", &format!("--days={days}")]);
         assert_eq!(output.status.code(), Some(2));

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream;
 use hedgerow_config::Layer;
-use hedgerow_net::pki::identity::{NodeIdentity, ServerIdentity};
+use hedgerow_net::pki::identity::{NodeIdentity, Role, ServerIdentity};
 use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::serve::config::ServeSettings;
 use hedgerow_net::serve::server::Server as ServeServer;
@@ -143,8 +143,9 @@ impl CertifiedNodes {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::init(&folder.path().join("pki"), &[]).unwrap();
         let names: Vec<String> = (0..nodes).map(|node| format!("node-{node}")).collect();
-        authority.issue_all(&names, 30, Issuing::First).unwrap();
-        let open = |name: &String| NodeIdentity::open(&authority.node_file(name)).unwrap();
+        authority.issue_all(&names, 30, Issuing::First(Role::Node)).unwrap();
+        let open =
+            |name: &String| NodeIdentity::open(&authority.file_of(Role::Node, name)).unwrap();
         Self { nodes: names.iter().map(open).collect(), folder }
     }
 

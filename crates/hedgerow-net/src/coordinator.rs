@@ -15,11 +15,13 @@ use hedgerow::message::{Report, Upload};
 use hedgerow::state::BadState;
 use hedgerow::{NodeId, Plan, Server};
 
+use events::{Event, Events};
 use records::{Commit, NodeRecord, RoundRecord, Saved};
 use rules::{Late, Limits, Quorum, Rules};
 
 mod checks;
 mod closing;
+pub mod events;
 mod judging;
 mod members;
 mod messages;
@@ -107,6 +109,10 @@ pub struct Coordinator {
     closing: Option<(Arc<Commit>, Arc<Opening>)>,
     /// Whether the scaling changed: it is large and is stored only then.
     has_scaling_news: bool,
+    /// What happened that nobody has told yet.
+    events: Events,
+    /// Whether a round needs more nodes than are connected.
+    is_short: bool,
 }
 
 /// What a round asked for. A late upload counts only if the open round asks for the same.
@@ -176,6 +182,8 @@ impl Coordinator {
             opening,
             closing: None,
             has_scaling_news: saved.is_none(),
+            events: Events::default(),
+            is_short: false,
         };
         coordinator.ask(&Arc::clone(&coordinator.opening));
         Ok(coordinator)
@@ -236,6 +244,11 @@ impl Coordinator {
         &self.rules
     }
 
+    /// What happened since it was last asked.
+    pub fn events(&mut self) -> &mut Events {
+        &mut self.events
+    }
+
     /// A node joins. Returns its ledger and its previous stream, which should be ended.
     pub fn join(&mut self, newcomer: Newcomer<'_>, at_ms: u64) -> (Ledger, Option<u64>) {
         let Newcomer { sender: Sender { node, stream }, name, software, address } = newcomer;
@@ -244,7 +257,8 @@ impl Coordinator {
             self.members.resize_with(at + 1, Member::default);
         }
         let member = &mut self.members[at];
-        if member.record.name != name {
+        let is_new = member.record.name != name;
+        if is_new {
             let number = node;
             member.record = NodeRecord {
                 number,
@@ -257,6 +271,13 @@ impl Coordinator {
         member.is_changed = true;
         name_into(&mut member.software, software);
         name_into(&mut member.address, address);
+        let address = member.address.clone();
+        self.events.note(Event::NodeJoined {
+            node: name.to_owned(),
+            number: node,
+            address,
+            is_new,
+        });
         (member.heard, member.bad) = (0, 0);
         self.idle -= usize::from(std::mem::take(&mut member.is_idle));
         let replaced = member.stream.replace(stream);
@@ -264,7 +285,9 @@ impl Coordinator {
             self.connected += 1;
             self.answered_connected += usize::from(member.answered == self.turn);
         }
-        (member.ledger, replaced)
+        let ledger = member.ledger;
+        self.note_shortage();
+        (ledger, replaced)
     }
 
     /// A stream ended. The quorum may be reached now.
@@ -281,6 +304,32 @@ impl Coordinator {
         self.idle -= usize::from(std::mem::take(&mut member.is_idle));
         self.connected -= 1;
         self.answered_connected -= usize::from(member.answered == self.turn);
+        let left = Event::NodeLeft { node: member.record.name.clone(), number: sender.node };
+        self.events.note(left);
+        self.note_shortage();
+    }
+
+    /// The answers that a round needs and the connected nodes, if those are too few.
+    pub fn shortage(&self) -> Option<(usize, usize)> {
+        let (needed, connected) = (self.least_answers(), self.connected);
+        (needed > connected).then_some((needed, connected))
+    }
+
+    /// Answers without which no round closes, however long it is open.
+    fn least_answers(&self) -> usize {
+        self.needed().unwrap_or(self.rules.least)
+    }
+
+    /// Notes that a shortage has begun or ended.
+    fn note_shortage(&mut self) {
+        let (needed, connected) = (self.least_answers(), self.connected);
+        let is_short = needed > connected;
+        if std::mem::replace(&mut self.is_short, is_short) != is_short {
+            self.events.note(match is_short {
+                true => Event::Shortage { needed, connected },
+                false => Event::ShortageOver { needed, connected },
+            });
+        }
     }
 
     /// Whether the open round is to be closed. A beat without answers passes.

@@ -7,12 +7,14 @@
 //! | module | contents |
 //! |---|---|
 //! | [`session`] | the protocol of a stream, both sides, without sockets and clocks |
+//! | `audit` | who did what, as a chain of entries |
 //! | `coordinator` | rounds, members, quorum and deadlines, without sockets and clocks |
 //! | `storage` | where a server keeps its run |
 //! | [`transport`] | how messages travel: gRPC |
 //! | [`agent`] | the node process: samples, predictions, local HTTP, state file |
 //! | `serve` | the server process: connections, limits, metrics, dashboard |
 //! | [`pki`] | certificates |
+//! | `operations` | what an operator may ask of a running server |
 //! | `export` | models as files, for predictions without a server |
 //!
 //! Modules without a link need the feature `server` (on by default). Without it, the crate contains
@@ -20,6 +22,8 @@
 //! checks that.
 
 pub mod agent;
+#[cfg(feature = "server")]
+pub mod audit;
 #[cfg(feature = "server")]
 pub mod coordinator;
 pub mod duration;
@@ -29,6 +33,8 @@ pub mod file;
 pub mod http;
 pub mod learning;
 pub mod log;
+#[cfg(feature = "server")]
+pub mod operations;
 pub mod pki;
 pub mod plan_json;
 #[cfg(feature = "server")]

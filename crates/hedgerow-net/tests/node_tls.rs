@@ -7,12 +7,13 @@ use std::path::Path;
 
 use crate::common::until;
 use hedgerow_config::Layer;
-use hedgerow_net::agent::client::{self, ConnectError};
+use hedgerow_net::agent::client::{self, ConnectError, Security};
 use hedgerow_net::agent::config::Settings;
 use hedgerow_net::agent::driver::{self, AgentError, Parts};
 use hedgerow_net::agent::input::Input;
 use hedgerow_net::agent::output::Output;
-use hedgerow_net::pki::Authority;
+use hedgerow_net::pki::identity::{NodeIdentity, Role};
+use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::serve::config::ServeSettings;
 use hedgerow_net::serve::server::Server;
 use tempfile::TempDir;
@@ -36,6 +37,16 @@ async fn server(folder: &Path, more: &[&str]) -> Server {
 
 /// A node with these settings. It connects once and learns three samples.
 async fn node(folder: &Path, name: &str, changes: &[String]) -> Result<(), AgentError> {
+    node_as(folder, name, changes, None).await
+}
+
+/// The same with another identity than that of the settings.
+async fn node_as(
+    folder: &Path,
+    name: &str,
+    changes: &[String],
+    security: Option<Security>,
+) -> Result<(), AgentError> {
     let mut all = vec![
         "server.once=true".to_owned(),
         "samples.pace=round".to_owned(),
@@ -47,7 +58,7 @@ async fn node(folder: &Path, name: &str, changes: &[String]) -> Result<(), Agent
     let text = "{\"x\": [0.1, 0.2], \"y\": 0.3}\n".repeat(3);
     let parts = Parts {
         dial: client::tcp(&settings.server.address, settings.server.plain_text),
-        security: settings.security().unwrap(),
+        security: security.unwrap_or_else(|| settings.security().unwrap()),
         input: Box::new(move |_| Input::reading(Cursor::new(text))),
         output: Output::none(),
         asked: None,
@@ -141,6 +152,25 @@ async fn a_certificate_that_is_revoked_ends_the_stream_with_a_reason() {
     let (ended, ()) = tokio::join!(node(folder, "n1", &changes), revoke);
     let trouble = trouble(ended);
     assert!(trouble.is_lasting() && trouble.to_string().contains("revoked"), "{trouble}");
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_operator_opens_no_stream_of_a_node() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let authority = Authority::init(&folder.join("pki"), &[]).unwrap();
+    let issued = authority.issue_all(&["alice"], 10, Issuing::First(Role::Operator)).unwrap();
+    let server = server(folder, &[]).await;
+    let changes = with_certificate(&format!("localhost:{}", server.address().port()), &issued[0].0);
+    let identity = Box::new(NodeIdentity::open_as(&issued[0].0, Role::Operator).unwrap());
+    let security = Security::Tls { identity, server: "localhost".try_into().unwrap() };
+    let refused = trouble(node_as(folder, "alice", &changes, Some(security)).await);
+    assert!(
+        refused.is_lasting() && refused.to_string().contains("this certificate is an operator's"),
+        "{refused}"
+    );
+    assert_eq!(server.source().status().nodes_known, 0);
     server.stop().await.unwrap();
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use hedgerow_net::pki::identity::{NodeIdentity, Peer, ServerIdentity};
+use hedgerow_net::pki::identity::{NodeIdentity, Peer, Role, ServerIdentity};
 use hedgerow_net::pki::{Authority, Issued, Issuing, Kind, PkiError};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
@@ -123,7 +123,9 @@ fn private_files_are_private() {
         authority.issue_all(&["a"], 10, Issuing::Renewal).unwrap();
         authority.renew_server(&[], 10).unwrap();
     }
-    assert_eq!((mode(""), mode("nodes")), (0o700, 0o700));
+    authority.issue_all(&["b"], 10, Issuing::First(Role::Operator)).unwrap();
+    assert_eq!(mode("operators/b.pem"), 0o600);
+    assert_eq!((mode(""), mode("nodes"), mode("operators")), (0o700, 0o700, 0o700));
 }
 
 #[test]
@@ -184,7 +186,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
     assert!(matches!(authority.revoke("a"), Err(PkiError::Unknown { .. })));
     // The server is no node.
     assert!(matches!(authority.revoke("server"), Err(PkiError::Unknown { .. })));
-    let twice = authority.issue_all(&["a", "b", "a"], 10, Issuing::First);
+    let twice = authority.issue_all(&["a", "b", "a"], 10, Issuing::First(Role::Node));
     assert!(matches!(twice, Err(PkiError::Twice(node)) if node == "a"));
     let unknown = authority.issue_all(&["a"], 10, Issuing::Renewal);
     assert!(matches!(unknown, Err(PkiError::Unknown { .. })));
@@ -209,7 +211,7 @@ fn a_name_is_one_nodes_until_it_is_revoked() {
     let refusal = authority.issue("a", 10).unwrap_err();
     assert!(matches!(&refusal, PkiError::Enrolled { node, .. } if node == "a"), "{refusal}");
     // No other node gets one.
-    assert!(authority.issue_all(&["b", "a"], 10, Issuing::First).is_err());
+    assert!(authority.issue_all(&["b", "a"], 10, Issuing::First(Role::Node)).is_err());
     assert_eq!(content(authority.folder()), before);
     // The file was moved to the device, but the name stays taken.
     std::fs::remove_file(&file).unwrap();
@@ -234,11 +236,45 @@ fn a_name_is_one_nodes_until_it_is_revoked() {
 }
 
 #[test]
+fn operators_have_a_role_of_their_own() {
+    let (_folder, authority) = authority();
+    authority.issue("node", 10).unwrap();
+    let issued = authority.issue_all(&["alice"], 10, Issuing::First(Role::Operator)).unwrap();
+    let (file, issued) = &issued[0];
+    assert_eq!(
+        (file.clone(), issued.kind),
+        (authority.folder().join("operators/alice.pem"), Kind::Operator)
+    );
+    let alice = NodeIdentity::open_as(file, Role::Operator).unwrap();
+    assert_eq!((alice.name(), alice.peer().role), ("alice", Role::Operator));
+    assert_eq!(alice.peer().end, issued.not_after.unix_timestamp());
+    let refusal = NodeIdentity::open(file).unwrap_err().to_string();
+    assert!(
+        refusal.ends_with("alice.pem: its certificate is an operator's, and not for a node"),
+        "{refusal}"
+    );
+    let node = authority.file_of(Role::Node, "node");
+    let refusal = NodeIdentity::open_as(&node, Role::Operator).unwrap_err().to_string();
+    assert!(refusal.ends_with("its certificate is a node's, and not for an operator"), "{refusal}");
+    // A name has one role, which a renewal keeps.
+    let taken = authority.issue_all(&["node"], 10, Issuing::First(Role::Operator));
+    assert!(matches!(taken, Err(PkiError::Enrolled { node, .. }) if node == "node"));
+    assert!(matches!(authority.issue("alice", 10), Err(PkiError::Enrolled { .. })));
+    authority.issue_all(&["alice", "node"], 20, Issuing::Renewal).unwrap();
+    let renewed = NodeIdentity::open_as(file, Role::Operator).unwrap();
+    assert_ne!(renewed.peer().serial, alice.peer().serial);
+    assert_eq!(NodeIdentity::open(&node).unwrap().peer().role, Role::Node);
+    assert_eq!(authority.revoke("alice").unwrap(), 2);
+    let server = ServerIdentity::open(authority.folder()).unwrap();
+    assert!(server.is_revoked(renewed.peer()) && server.is_revoked(alice.peer()));
+}
+
+#[test]
 fn files_of_others_are_left_alone() {
     let (_folder, authority) = authority();
     let (_other_folder, other) = self::authority();
     let foreign = std::fs::read_to_string(other.issue("a", 10).unwrap()).unwrap();
-    let file = authority.node_file("a");
+    let file = authority.file_of(Role::Node, "a");
     for content in ["", "precious", &foreign] {
         std::fs::write(&file, content).unwrap();
         let refusal = authority.issue("a", 10).unwrap_err();
@@ -263,7 +299,7 @@ fn lists_have_rising_numbers_whatever_happens() {
     let (_folder, authority) = authority();
     let mut last = list(&authority);
     assert_eq!(last.1, 0);
-    authority.issue_all(&["a", "b", "c"], 10, Issuing::First).unwrap();
+    authority.issue_all(&["a", "b", "c"], 10, Issuing::First(Role::Node)).unwrap();
     for (node, count) in [("a", 1), ("b", 2), ("a", 2), ("c", 3)] {
         authority.revoke(node).unwrap();
         let now = list(&authority);
@@ -293,7 +329,7 @@ fn nothing_outlives_its_authority() {
     for issued in authority.list().unwrap() {
         assert!(issued.not_after <= now + Duration::days(5), "{issued:?}");
     }
-    let days = NodeIdentity::open(&authority.node_file("a")).unwrap().days_left();
+    let days = NodeIdentity::open(&authority.file_of(Role::Node, "a")).unwrap().days_left();
     assert!(matches!(days, 4 | 5), "{days}");
 }
 
@@ -351,7 +387,7 @@ fn many_may_work_in_one_folder() {
     assert_eq!(all.iter().map(|issued| &issued.serial).collect::<HashSet<_>>().len(), 41);
     assert_eq!(list(&authority).1, 8);
     for issued in all.iter().filter(|issued| issued.kind == Kind::Node) {
-        let file = authority.node_file(&issued.name);
+        let file = authority.file_of(Role::Node, &issued.name);
         let peer = Peer::from_certificate(&der(&file)).unwrap();
         let serial: String = peer.serial.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!((&peer.name, serial), (&issued.name, issued.serial.clone()));

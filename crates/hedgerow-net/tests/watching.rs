@@ -13,6 +13,7 @@ use hedgerow_net::agent::config::Settings;
 use hedgerow_net::agent::driver::{self, Parts};
 use hedgerow_net::agent::input::Input;
 use hedgerow_net::agent::output::Output;
+use hedgerow_net::coordinator::events::Event;
 use hedgerow_net::serve::{ServeSettings, Server};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -116,6 +117,20 @@ async fn a_server_exports_every_metric_that_is_watched() {
     let missing: Vec<_> = exported.difference(&documented).filter(is_part).collect();
     assert!(missing.is_empty(), "docs/operations.md lacks {missing:?}");
     server.stop().await.unwrap();
+}
+
+/// Values of the label `kind` in the rules.
+fn kinds(rules: &str) -> BTreeSet<&str> {
+    let labels = rules.split("kind=").skip(1);
+    let values = labels.filter_map(|rest| rest.trim_start_matches('~').split('"').nth(1));
+    values.flat_map(|kinds| kinds.split('|')).collect()
+}
+
+#[test]
+fn events_of_alarms_exist() {
+    let rules = file("deploy/prometheus/hedgerow.rules.yml");
+    let (found, known) = (kinds(&rules), BTreeSet::from_iter(Event::KINDS.iter().copied()));
+    assert!(found.len() > 3 && found.is_subset(&known), "{found:?} of {known:?}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use hedgerow_data::Dataset;
 use hedgerow_data::text::counted;
 use hedgerow_lab::run::Experiment;
 use hedgerow_lab::settings::{Scaling, Settings};
+use hedgerow_net::pki::identity::Role;
 use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::storage::{Durability, Storage, Store};
 
@@ -125,7 +126,7 @@ impl DemoFolder {
     fn write_certificates(&self) -> anyhow::Result<()> {
         let authority = Authority::init(&self.file("pki"), &[])?;
         let names: Vec<String> = (0..self.nodes()).map(node_name).collect();
-        authority.issue_all(&names, DAYS, Issuing::First)?;
+        authority.issue_all(&names, DAYS, Issuing::First(Role::Node))?;
         Ok(())
     }
 

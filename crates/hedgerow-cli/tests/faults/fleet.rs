@@ -15,6 +15,7 @@ use hedgerow::message::Broadcast;
 use hedgerow::metrics::ErrorMeter;
 use hedgerow_config::Layer;
 use hedgerow_net::export::model_of_store;
+use hedgerow_net::pki::identity::Role;
 use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::serve::config::ServeSettings;
 use hedgerow_net::storage::View;
@@ -68,7 +69,9 @@ impl Fleet {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let authority = Authority::init(&path("pki"), &[]).unwrap();
-        authority.issue_all(&(0..NODES).map(name).collect::<Vec<_>>(), 30, Issuing::First).unwrap();
+        authority
+            .issue_all(&(0..NODES).map(name).collect::<Vec<_>>(), 30, Issuing::First(Role::Node))
+            .unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let rounds = match closing {
             Closing::Everybody => format!("quorum = {NODES}\ndeadline = \"never\""),

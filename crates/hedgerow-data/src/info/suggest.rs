@@ -338,7 +338,8 @@ mod tests {
         // Too many, fractions, and too few rows of each.
         assert_eq!(of(|i| (i % 11).to_string()), "--target y");
         assert_eq!(of(|i| format!("{}.5", i % 3)), "--target y");
-        assert_eq!(of(|i| format!("name{i}")), "--target a --drop y");
+        // The names are left out, and what remains is a series alone.
+        assert_eq!(of(|i| format!("name{i}")), "--target a --drop y --lags 5");
     }
 
     #[test]

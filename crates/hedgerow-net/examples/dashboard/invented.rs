@@ -96,6 +96,9 @@ impl Invented {
             number,
             name: format!("Sensor-{:03}", number + 1),
             state: if is_away { NodeState::Away } else { NodeState::Connected },
+            connected: !is_away,
+            reason: String::new(),
+            last_sample_ms: (!is_away).then_some(at_ms - 20),
             last_seen_ms: at_ms
                 - if is_away { 1_000 + 90_000 * u64::from(number % 50) } else { 20 },
             round: round.saturating_sub(if is_away { 400 } else { 1 }),
@@ -178,6 +181,7 @@ impl Source for Invented {
             nodes_left_out: u64::from(self.nodes) - nodes.len() as u64,
             nodes,
             importance: self.has_kernels().then(|| importance(round)),
+            ..Status::default()
         }
     }
 

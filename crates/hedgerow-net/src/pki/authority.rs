@@ -6,10 +6,12 @@
 //! server.pem     private key and certificate of the server, and ca.pem; needed with crl.pem
 //! crl.pem        the list of revoked certificates, signed
 //! nodes/a.pem    private key and certificate of node a, and ca.pem; the node needs only this
+//! operators/b.pem  the same of operator b
 //! index.jsonl    every certificate that was issued
 //! ```
 //!
-//! A certificate is for a server or for a node, never both, so no node can act as the server. A
+//! A certificate is for a server, a node or an operator, never for two of them, so no node can act
+//! as the server, or command it. A
 //! certificate is in the index before its file is written, and the list of revoked ones is made
 //! from the index. Nodes have no such list: a stolen key of a server is valid until its certificate
 //! ends, and only a new authority helps against that.
@@ -30,7 +32,7 @@ use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
 use crate::file::{Access, FileError, read_whole, write_whole};
 use crate::pki::identity::{
-    BadName, CRL_FILE, IdentityError, MAX_LIST_BYTES, MAX_PEM_BYTES, Peer, SERVER_FILE,
+    BadName, CRL_FILE, IdentityError, MAX_LIST_BYTES, MAX_PEM_BYTES, Peer, Role, SERVER_FILE,
     certificate_in, check_node_name,
 };
 use files::{is_there, lock, make_folder};
@@ -51,6 +53,7 @@ const KEY_FILE: &str = "ca.key";
 const AUTHORITY_FILE: &str = "ca.pem";
 const INDEX_FILE: &str = "index.jsonl";
 const NODES_FOLDER: &str = "nodes";
+const OPERATORS_FOLDER: &str = "operators";
 
 /// The folder of an authority. The private key is read for each signature and not kept.
 #[derive(Debug, Clone)]
@@ -61,9 +64,10 @@ pub struct Authority {
 /// Whether a node that has a good certificate may have another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Issuing {
-    /// No: two devices of one name would replace each other's streams.
-    First,
-    /// Yes, in place of the existing file. The old certificate stays valid until the node has the
+    /// No: two devices of one name would replace each other's streams. The certificate is for
+    /// somebody with this role.
+    First(Role),
+    /// Yes, in the same role and in place of the existing file. The old certificate stays valid until the node has the
     /// new one.
     Renewal,
 }
@@ -75,7 +79,7 @@ pub enum PkiError {
     #[error(transparent)]
     Name(#[from] BadName),
     /// A name that is given twice.
-    #[error("node {0} is given twice")]
+    #[error("{0} is given twice")]
     Twice(String),
     /// Neither a DNS name nor an IP address.
     #[error("a server's name must be a DNS name or an IP address, without a port, but is {0:?}")]
@@ -103,7 +107,7 @@ pub enum PkiError {
     },
     /// The node has a valid certificate.
     #[error(
-        "node {node} has a certificate until {}: renew it if the node is the same (--renew), revoke it first if it was \
+        "{node} has a certificate until {}: renew it if the owner is the same (--renew), revoke it first if it was \
          lost, or choose another name", end.date()
     )]
     Enrolled {
@@ -113,7 +117,7 @@ pub enum PkiError {
         end: OffsetDateTime,
     },
     /// The node was revoked: a renewal does not let it in again.
-    #[error("node {node} was revoked on {}: issue a first certificate again, without --renew, to let it back in", at.date())]
+    #[error("{node} was revoked on {}: issue a first certificate again, without --renew, to let it back in", at.date())]
     Revoked {
         /// The node.
         node: String,
@@ -121,13 +125,13 @@ pub enum PkiError {
         at: OffsetDateTime,
     },
     /// A file of that name has another content, which may be the only copy.
-    #[error("{} is in the way: it has no certificate of that node from this authority; move it away", file.display())]
+    #[error("{} is in the way: it has no certificate of that name from this authority; move it away", file.display())]
     InTheWay {
         /// The file.
         file: PathBuf,
     },
     /// No node has that name.
-    #[error("node {node} has no certificate in {} (hedgerow pki list shows those that have)", folder.display())]
+    #[error("{node} has no certificate in {} (hedgerow pki list shows those that have)", folder.display())]
     Unknown {
         /// The node.
         node: String,
@@ -178,7 +182,15 @@ impl Authority {
         end_after(now, server_days)?;
         make_folder(folder)?;
         let _lock = lock(folder)?;
-        let files = [KEY_FILE, AUTHORITY_FILE, INDEX_FILE, SERVER_FILE, CRL_FILE, NODES_FOLDER];
+        let files = [
+            KEY_FILE,
+            AUTHORITY_FILE,
+            INDEX_FILE,
+            SERVER_FILE,
+            CRL_FILE,
+            NODES_FOLDER,
+            OPERATORS_FOLDER,
+        ];
         for file in files.map(|name| folder.join(name)) {
             if is_there(&file)? {
                 return Err(PkiError::Exists { file });
@@ -212,14 +224,14 @@ impl Authority {
         &self.folder
     }
 
-    /// Makes a certificate for a node and returns the one file that it needs. Refused if the node
+    /// Makes a certificate for a node and returns the one file that it needs. Refused if the name
     /// has a valid certificate.
     pub fn issue(&self, node: &str, days: u32) -> Result<PathBuf, PkiError> {
-        self.issue_all(&[node], days, Issuing::First)?;
-        Ok(self.node_file(node))
+        self.issue_all(&[node], days, Issuing::First(Role::Node))?;
+        Ok(self.file_of(Role::Node, node))
     }
 
-    /// Certificates for many nodes, or for none of them if one is refused.
+    /// Certificates for many names, or for none of them if one is refused.
     pub fn issue_all(
         &self,
         nodes: &[impl AsRef<str>],
@@ -237,17 +249,30 @@ impl Authority {
                 return Err(PkiError::Twice(node.to_owned()));
             }
         }
-        self.check_free(&seen, &all, issuing, now)?;
+        let mut known: HashMap<&str, Vec<&Issued>> = HashMap::new();
+        for issued in all.iter().filter(|issued| seen.contains(&*issued.name)) {
+            if issued.is_of(&issued.name) {
+                known.entry(&issued.name).or_default().push(issued);
+            }
+        }
+        let mut roles = Vec::with_capacity(nodes.len());
+        for node in nodes.iter().map(AsRef::as_ref) {
+            let known = known.get(node).map_or(&[][..], Vec::as_slice);
+            roles.push(self.check_free(node, known, issuing, now)?);
+        }
         let signer = self.signer()?;
         let mut signed = Vec::with_capacity(nodes.len());
-        for node in nodes.iter().map(AsRef::as_ref) {
-            signed.push(signer.sign_node(node, now, end)?);
+        for (node, role) in nodes.iter().map(AsRef::as_ref).zip(&roles) {
+            signed.push(signer.sign_peer(*role, node, now, end)?);
+        }
+        if roles.contains(&Role::Operator) {
+            make_folder(&self.folder.join(OPERATORS_FOLDER))?;
         }
         all.extend(signed.iter().map(|Signed { issued, .. }| issued.clone()));
         index::save(&self.folder.join(INDEX_FILE), &all)?;
         let mut written = Vec::with_capacity(signed.len());
-        for Signed { pem, issued } in signed {
-            let file = self.node_file(&issued.name);
+        for (Signed { pem, issued }, role) in signed.into_iter().zip(roles) {
+            let file = self.file_of(role, &issued.name);
             write(&file, &pem, Access::Private)?;
             written.push((file, issued));
         }
@@ -312,9 +337,13 @@ impl Authority {
         index::load(&self.folder.join(INDEX_FILE))
     }
 
-    /// Where a node's file is written.
-    pub fn node_file(&self, node: &str) -> PathBuf {
-        self.folder.join(NODES_FOLDER).join(format!("{node}.pem"))
+    /// Where the file of a node or an operator is written.
+    pub fn file_of(&self, role: Role, name: &str) -> PathBuf {
+        let folder = match role {
+            Role::Node => NODES_FOLDER,
+            Role::Operator => OPERATORS_FOLDER,
+        };
+        self.folder.join(folder).join(format!("{name}.pem"))
     }
 
     fn make(
@@ -334,54 +363,44 @@ impl Authority {
         index::save(&self.folder.join(INDEX_FILE), &[server.issued])
     }
 
-    /// Checks that these nodes may have a certificate, and that no other file has their name.
+    /// Checks that this name, which has the `known` certificates, may have another, and that no
+    /// other file has its name. Returns the role of the certificate.
     fn check_free(
         &self,
-        nodes: &HashSet<&str>,
-        all: &[Issued],
+        name: &str,
+        known: &[&Issued],
         issuing: Issuing,
         now: OffsetDateTime,
-    ) -> Result<(), PkiError> {
-        let mut newest = HashMap::new();
-        let mut known = HashSet::new();
-        for issued in
-            all.iter().filter(|issued| nodes.contains(&*issued.name) && issued.is_of(&issued.name))
-        {
-            if issuing == Issuing::First && issued.is_good(now) {
-                return Err(PkiError::Enrolled {
-                    node: issued.name.clone(),
-                    end: issued.not_after,
-                });
-            }
-            newest.insert(&*issued.name, issued);
-            known.insert((&*issued.name, from_hexadecimal(&issued.serial).unwrap_or_default()));
-        }
-        for node in nodes {
-            if issuing == Issuing::Renewal {
-                match newest.get(node) {
-                    None => {
-                        return Err(PkiError::Unknown {
-                            node: (*node).to_owned(),
-                            folder: self.folder.clone(),
-                        });
-                    }
-                    Some(Issued { revoked_at: Some(at), .. }) => {
-                        return Err(PkiError::Revoked { node: (*node).to_owned(), at: *at });
-                    }
-                    Some(_) => {}
+    ) -> Result<Role, PkiError> {
+        let role = match (issuing, known.last()) {
+            (Issuing::First(role), _) => {
+                if let Some(good) = known.iter().find(|issued| issued.is_good(now)) {
+                    let (node, end) = (name.to_owned(), good.not_after);
+                    return Err(PkiError::Enrolled { node, end });
                 }
+                role
             }
-            let file = self.node_file(node);
-            if is_there(&file)? {
-                let peer = certificate_in(&file)
-                    .ok()
-                    .and_then(|found| Peer::from_certificate(&found).ok());
-                if peer.is_none_or(|peer| !known.contains(&(*node, peer.serial))) {
-                    return Err(PkiError::InTheWay { file });
-                }
+            (Issuing::Renewal, None) => {
+                let (node, folder) = (name.to_owned(), self.folder.clone());
+                return Err(PkiError::Unknown { node, folder });
+            }
+            (Issuing::Renewal, Some(Issued { revoked_at: Some(at), .. })) => {
+                return Err(PkiError::Revoked { node: name.to_owned(), at: *at });
+            }
+            (Issuing::Renewal, Some(newest)) => newest.role().unwrap_or(Role::Node),
+        };
+        let file = self.file_of(role, name);
+        if is_there(&file)? {
+            let peer = certificate_in(&file).ok();
+            let peer = peer.and_then(|found| Peer::from_certificate(&found).ok());
+            let is_of = |peer: &Peer, issued: &Issued| {
+                peer.name == name && from_hexadecimal(&issued.serial).as_ref() == Some(&peer.serial)
+            };
+            if !peer.is_some_and(|peer| known.iter().any(|issued| is_of(&peer, issued))) {
+                return Err(PkiError::InTheWay { file });
             }
         }
-        Ok(())
+        Ok(role)
     }
 
     /// Reads the authority's key and certificate, and checks that they belong together.

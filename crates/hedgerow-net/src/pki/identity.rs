@@ -32,13 +32,46 @@ pub const WARNING_DAYS: i64 = 30;
 /// Longest name of a node.
 pub const MAX_NAME: usize = 64;
 
+/// What the owner of a certificate may do. It is the organizational unit (OU) of the certificate's
+/// subject. Certificates without one are of nodes: version 0.1.0 wrote none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Joins and learns.
+    Node,
+    /// Gives commands to the server, and can't join.
+    Operator,
+}
+
+impl Role {
+    /// As certificates and listings have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Operator => "operator",
+        }
+    }
+
+    fn of(certificate: &X509Certificate<'_>) -> Result<Self, BadCertificate> {
+        let mut units = certificate.subject().iter_organizational_unit();
+        let Some(unit) = units.next() else { return Ok(Self::Node) };
+        [Self::Node, Self::Operator]
+            .into_iter()
+            .find(|role| unit.as_str() == Ok(role.name()) && units.next().is_none())
+            .ok_or(BadCertificate::Role)
+    }
+}
+
 /// The owner of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// The node's name: the one DNS name of its certificate.
+    /// The owner's name: the one DNS name of the certificate.
     pub name: String,
+    /// What the owner may do.
+    pub role: Role,
     /// Serial number of the certificate, without leading zeros.
     pub serial: Vec<u8>,
+    /// When the certificate ends, in seconds of Unix time.
+    pub end: i64,
 }
 
 /// Why a file can't be used as an identity.
@@ -95,6 +128,9 @@ pub enum BadCertificate {
     /// Its name is not that of a node.
     #[error(transparent)]
     Name(#[from] BadName),
+    /// It has a role that this version doesn't know, or several.
+    #[error("the certificate's organizational unit must be node or operator, or be left out")]
+    Role,
 }
 
 /// Not the name of a node.
@@ -113,7 +149,7 @@ pub struct BadName(String);
 pub struct PlainTextRefused(IpAddr);
 
 impl Peer {
-    /// Reads name and serial number. TLS has checked before that the authority signed it.
+    /// Reads name, role and serial number. TLS has checked before that the authority signed it.
     pub fn from_certificate(certificate: &CertificateDer<'_>) -> Result<Self, BadCertificate> {
         let certificate = parse(certificate)?;
         let alternatives =
@@ -127,7 +163,12 @@ impl Peer {
         if common.any(|common| common.as_str() != Ok(name)) {
             return Err(BadCertificate::TwoNames { dns: (*name).to_owned() });
         }
-        Ok(Self { name: (*name).to_owned(), serial: plain_serial(certificate.raw_serial()) })
+        Ok(Self {
+            name: (*name).to_owned(),
+            role: Role::of(&certificate)?,
+            serial: plain_serial(certificate.raw_serial()),
+            end: certificate.validity().not_after.timestamp(),
+        })
     }
 }
 

@@ -51,7 +51,7 @@ impl<E: Failure> Conversation<E> {
     pub fn new(hub: Arc<Hub>, peer: Arc<PeerConnection>, inbound: Inbound<E>) -> Self {
         let mut openings = hub.openings();
         let opening = Arc::clone(&openings.borrow_and_update());
-        let certified = peer.peer.as_ref().map(|peer| peer.name.clone());
+        let certified = peer.peer.clone();
         let hello_by = now() + hub.limits().handshake.0;
         let session = ServerSession::new(hub.plan(), certified, hello_by, opening);
         Self { hub, peer, inbound, openings, session, is_over: false }

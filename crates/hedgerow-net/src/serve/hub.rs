@@ -6,7 +6,7 @@
 //! tried again until it succeeds.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hedgerow::{NodeId, Plan};
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::history_cache::HistoryCache;
 use super::metrics::{Direction, Layer, Metrics, Outcome};
 use super::throttle::Throttle;
+use crate::coordinator::events::Event;
 use crate::coordinator::records::Run;
 use crate::coordinator::rules::Limits;
 use crate::coordinator::{
@@ -29,6 +30,8 @@ use crate::storage::{Storage, StoreError};
 use crate::transport::counted::Traffic;
 
 mod commits;
+mod locked;
+mod operate;
 mod source;
 
 #[cfg(test)]
@@ -36,6 +39,7 @@ mod tests;
 
 use commits::CommitFailure;
 pub use commits::NotStored;
+use locked::{Locked, RecentEvents};
 
 /// A connected node's session.
 #[derive(Debug)]
@@ -53,13 +57,13 @@ pub struct Session {
 pub struct CloseSignal(watch::Sender<Option<CloseReason>>);
 
 impl CloseSignal {
-    fn give(&self, reason: CloseReason) {
-        // The first reason stays.
+    /// Gives it, and says whether this is the first reason, which stays.
+    fn give(&self, reason: CloseReason) -> bool {
         self.0.send_if_modified(|given| {
             let is_first = given.is_none();
             given.get_or_insert(reason);
             is_first
-        });
+        })
     }
 
     /// Waits until it is given.
@@ -106,6 +110,7 @@ struct Inner {
     pace: VecDeque<(Instant, u64)>,
     /// Bytes that the metrics already count: of messages, and through sockets.
     counted: [WireBytes; 2],
+    events: RecentEvents,
 }
 
 impl Hub {
@@ -146,6 +151,7 @@ impl Hub {
                 history,
                 pace: VecDeque::new(),
                 counted,
+                events: RecentEvents::default(),
             }),
         }))
     }
@@ -184,7 +190,7 @@ impl Hub {
         address: &str,
         close_signal: Arc<CloseSignal>,
     ) -> Result<(Session, Welcome), CloseReason> {
-        let (node, is_known) = self.number_of(name).await?;
+        let node = self.number_of(name).await?;
         let mut guard = self.lock();
         let inner = &mut *guard;
         if inner.writer.is_none() {
@@ -201,21 +207,19 @@ impl Hub {
             before.give(CloseReason::Replaced);
         }
         let Run { id: run, learning } = self.run.clone();
-        tracing::info!(node, name, address, known = is_known, "joined");
-        tell_shortage(&inner.coordinator);
         Ok((
             Session { sender, ledger, close_signal },
             Welcome { protocol: VERSION, newest: VERSION, run, node, learning },
         ))
     }
 
-    /// The number of a node, and whether it has joined before. The storage numbers new nodes.
-    async fn number_of(&self, name: &str) -> Result<(NodeId, bool), CloseReason> {
+    /// The number of a node. The storage numbers new nodes.
+    async fn number_of(&self, name: &str) -> Result<NodeId, CloseReason> {
         let numbering = {
             let inner = self.lock();
             let Some(writer) = &inner.writer else { return Err(CloseReason::GoingDown) };
             if let Some(node) = inner.numbers.get(name) {
-                return Ok((*node, true));
+                return Ok(*node);
             }
             let (name, most) = (name.to_owned(), self.limits.nodes);
             writer.run(move |storage| storage.node_number(&name, most))
@@ -229,7 +233,7 @@ impl Hub {
             }
         })?;
         self.lock().numbers.insert(name.to_owned(), node);
-        Ok((node, false))
+        Ok(node)
     }
 
     /// A stream is over.
@@ -240,8 +244,6 @@ impl Hub {
         if !inner.coordinator.members()[sender.node as usize].is_connected() {
             inner.sessions.remove(&sender.node);
         }
-        tracing::info!(node = sender.node, "left");
-        tell_shortage(&inner.coordinator);
         self.advance(inner, now());
     }
 
@@ -283,16 +285,23 @@ impl Hub {
 
     /// Ends the streams of nodes whose certificate was revoked.
     pub fn expel(&self, is_revoked: impl Fn(&Peer) -> bool) {
-        for (node, (close_signal, peer)) in &self.lock().sessions {
-            if peer.as_ref().is_some_and(&is_revoked) {
-                tracing::warn!(node, "revoked: its stream ends");
-                close_signal.give(CloseReason::Revoked);
+        let mut guard = self.lock();
+        let Inner { sessions, coordinator, .. } = &mut *guard;
+        for (&number, (close_signal, peer)) in sessions {
+            if peer.as_ref().is_some_and(&is_revoked) && close_signal.give(CloseReason::Revoked) {
+                let node = coordinator.members()[number as usize].record.name.clone();
+                coordinator.events().note(Event::NodeRevoked { node, number });
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(|_| end())
+    /// Tells what happened outside of the hub: a line in the log, a counter, a line in the status.
+    pub fn note(&self, event: Event) {
+        self.lock().coordinator.events().note(event);
+    }
+
+    fn lock(&self) -> Locked<'_> {
+        Locked::new(self, self.inner.lock().unwrap_or_else(|_| end()))
     }
 
     fn wire(&self) -> WireBytes {
@@ -368,15 +377,8 @@ const RETRY_COMMIT: Duration = Duration::from_millis(250);
 /// Most nodes in one transaction, so that commits of rounds don't wait long.
 const NODES_PER_TRANSACTION: usize = 500;
 
-/// Logs that a round needs more nodes than are connected.
-fn tell_shortage(coordinator: &Coordinator) {
-    if let Some(words) = shortage(coordinator) {
-        tracing::info!("{words}");
-    }
-}
-
 /// `waits for 12, 11 connected`, while a round needs more nodes than are connected.
 fn shortage(coordinator: &Coordinator) -> Option<String> {
-    let (needed, connected) = (coordinator.needed()?, coordinator.connected());
-    (needed > connected).then(|| format!("waits for {needed}, {connected} connected"))
+    let (needed, connected) = coordinator.shortage()?;
+    Some(format!("waits for {needed}, {connected} connected"))
 }

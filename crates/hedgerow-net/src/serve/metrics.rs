@@ -15,6 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::status::Status;
+use crate::coordinator::events::Event;
 
 /// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -61,6 +62,7 @@ pub struct Metrics {
     uploads: Family<Labels<1>, Counter>,
     turned_away: Counter,
     bytes: Family<Labels<2>, Counter>,
+    events: Family<Labels<1>, Counter>,
 }
 
 impl Default for Metrics {
@@ -79,7 +81,11 @@ impl Metrics {
             uploads: Family::default(),
             turned_away: Counter::default(),
             bytes: Family::default(),
+            events: Family::default(),
         };
+        for kind in Event::KINDS {
+            _ = metrics.events.get_or_create(&[("kind", kind)]);
+        }
         for outcome in [Outcome::Taken, Outcome::Late, Outcome::Merged, Outcome::Refused] {
             _ = metrics.uploads.get_or_create(&upload_labels(outcome));
         }
@@ -112,6 +118,11 @@ impl Metrics {
         self.turned_away.inc();
     }
 
+    /// Counts an event.
+    pub fn event(&self, event: &Event) {
+        self.events.get_or_create(&[("kind", event.kind())]).inc();
+    }
+
     /// Counts transferred bytes.
     pub fn bytes(&self, direction: Direction, layer: Layer, count: u64) {
         let direction = match direction {
@@ -142,6 +153,9 @@ impl Metrics {
         registry.register("turned_away", help, self.turned_away.clone());
         let help = "Bytes from nodes (up) and to nodes (down): in messages, and through sockets";
         registry.register("bytes", help, self.bytes.clone());
+
+        let help = "Events that an operator should know, by kind";
+        registry.register("events", help, self.events.clone());
 
         let uptime = ConstGauge::new(status.uptime_ms as f64 / 1e3);
         let help = "Age of this process";
@@ -212,36 +226,14 @@ mod tests {
             schema: super::super::status::SCHEMA,
             run: "run".into(),
             method: "a \"b\" \\ c\nd".into(),
-            budget: 100,
-            at_ms: 0,
             uptime_ms: 2_500,
             round: 7,
-            open_ms: 0,
-            uploads: 0,
-            needed: None,
-            shortage: None,
-            quorum: "all".into(),
             connected: 3,
             nodes_known: 4,
-            samples: 0,
-            mse: None,
             window_mse: Some(0.25),
             window_rounds: 100,
-            selected: None,
-            kernels: Vec::new(),
-            rounds_per_second: 0.0,
-            late: 0,
-            refused: 0,
-            messages_up: 0,
-            messages_down: 0,
-            wire_up: 0,
-            wire_down: 0,
-            naive_up: 0,
-            naive_down: 0,
             store_ok: true,
-            nodes: Vec::new(),
-            nodes_left_out: 0,
-            importance: None,
+            ..Status::default()
         }
     }
 
@@ -344,6 +336,7 @@ mod tests {
             ("uploads", "counter"),
             ("turned_away", "counter"),
             ("bytes", "counter"),
+            ("events", "counter"),
             ("nodes_connected", "gauge"),
             ("nodes_known", "gauge"),
             ("round", "gauge"),
@@ -357,6 +350,6 @@ mod tests {
             assert!(page.contains(&format!("# TYPE hedgerow_{name} {kind}\n")), "{name}\n{page}");
             assert!(page.contains(&format!("# HELP hedgerow_{name} ")), "{name}\n{page}");
         }
-        assert_eq!(page.matches("# TYPE").count(), 14, "{page}");
+        assert_eq!(page.matches("# TYPE").count(), 15, "{page}");
     }
 }

@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::events::Severity;
+
 /// Version of the JSON form of [`Status`]. New fields don't change it.
 pub const SCHEMA: u32 = 1;
 
@@ -14,6 +16,9 @@ pub const MAX_NODES_SHOWN: usize = 1_000;
 
 /// Most columns whose importance is shown, and that have a metric.
 pub const MAX_COLUMNS_SHOWN: usize = 100;
+
+/// Most events that are kept, the latest ones.
+pub const MAX_EVENTS_SHOWN: usize = 200;
 
 /// Knows the state of the server. It is called about once a second, however many pages are open,
 /// and never on a thread that serves connections.
@@ -29,7 +34,7 @@ pub trait Source: Send + Sync + 'static {
 }
 
 /// A server at one moment. Sums are over the whole run, restarts included.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Status {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -96,6 +101,15 @@ pub struct Status {
     pub naive_down: u64,
     /// Whether the latest round could be stored.
     pub store_ok: bool,
+    /// Whether an operator has paused the run: the open round stays open.
+    #[serde(default)]
+    pub paused: bool,
+    /// Settings that an operator has changed, so that they differ from the file.
+    #[serde(default)]
+    pub settings_changed: Vec<SettingStatus>,
+    /// The latest events, the oldest first; at most [`MAX_EVENTS_SHOWN`].
+    #[serde(default)]
+    pub events: Vec<EventStatus>,
     /// Nodes one by one, connected ones first; at most [`MAX_NODES_SHOWN`].
     pub nodes: Vec<NodeStatus>,
     /// How many more there are.
@@ -103,6 +117,34 @@ pub struct Status {
     /// Importance of columns, over all nodes; none unless the plan shares it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub importance: Option<ImportanceStatus>,
+}
+
+/// A setting that differs from the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingStatus {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// Its value in the file.
+    pub in_file: String,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventStatus {
+    /// Counted from 1 since the server started.
+    pub number: u64,
+    /// When, in milliseconds of Unix time.
+    pub at_ms: u64,
+    /// What, in a word: [`Event::kind`](crate::coordinator::events::Event::kind).
+    pub kind: String,
+    /// How urgent it is.
+    pub severity: Severity,
+    /// What, in a sentence.
+    pub text: String,
+    /// The fields of the event.
+    pub details: serde_json::Value,
 }
 
 /// How much the loss grows without each column.
@@ -145,14 +187,21 @@ pub struct KernelStatus {
     pub vote_share: f64,
 }
 
-/// Whether a node has an open stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a node is doing, or may not do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum NodeState {
     /// It has an open stream.
     Connected,
     /// It joined before and is not connected.
     Away,
+    /// An operator has put it in quarantine: it contributes nothing. It may be connected or not.
+    Quarantined,
+    /// An operator has banned it: it can't join.
+    Banned,
+    /// Its certificate is revoked: it can't join.
+    Revoked,
 }
 
 /// A node as the server knows it. Sums are over the whole run.
@@ -162,8 +211,18 @@ pub struct NodeStatus {
     pub number: u32,
     /// The name in its certificate.
     pub name: String,
-    /// Whether it is connected.
+    /// What it is doing, or may not do.
     pub state: NodeState,
+    /// Whether it has an open stream.
+    #[serde(default)]
+    pub connected: bool,
+    /// Why it is banned or in quarantine; empty if it isn't.
+    #[serde(default)]
+    pub reason: String,
+    /// When its latest sample came, in milliseconds of Unix time; none before the first since the
+    /// server started.
+    #[serde(default)]
+    pub last_sample_ms: Option<u64>,
     /// When its latest message came, in milliseconds of Unix time.
     pub last_seen_ms: u64,
     /// Round of its latest upload.

@@ -24,12 +24,24 @@ pub enum CloseReason {
     /// The node has opened another stream.
     #[error("another stream of this node has taken the place of this one")]
     Replaced,
+    /// An operator has ended the stream.
+    #[error("an operator of the server ended this stream; the node may join again")]
+    Kicked,
+    /// An operator has banned the node.
+    #[error("an operator of the server has banned this node: {0}")]
+    Banned(String),
+    /// The run was set back: on a new stream the node goes on from there.
+    #[error("the run was set back to an earlier round; join again")]
+    SetBack,
     /// The node's certificate is on the revocation list.
     #[error("this node's certificate has been revoked")]
     Revoked,
     /// The node's certificate is no longer valid.
     #[error("this node's certificate has ended")]
     Expired,
+    /// The certificate is an operator's.
+    #[error("this certificate is an operator's, and only nodes can join")]
+    NotANode,
     /// Too many bad messages in a row.
     #[error("refused: {0}")]
     BadMessages(String),

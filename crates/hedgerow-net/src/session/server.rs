@@ -12,7 +12,7 @@ use super::{CloseReason, FromNode, FromServer, Hello, VERSION, Versions, Welcome
 use crate::coordinator::{
     Envelope, HearingResult, Ledger, Opening, Refusal, Said, Sender, Sent, Verdict,
 };
-use crate::pki::identity::check_node_name;
+use crate::pki::identity::{Peer, Role, check_node_name};
 use crate::plan_json::plan_in_version;
 
 /// Nodes of older versions of the protocol read the first revision of all methods only.
@@ -23,7 +23,7 @@ const REVISED: u32 = 2;
 pub struct ServerSession {
     plan: Plan,
     /// The name in the node's certificate; none in plain text.
-    certified: Option<String>,
+    certified: Option<Peer>,
     /// When a Hello must have come.
     hello_by: Instant,
     /// The version of the protocol that both sides speak, once a Hello has come.
@@ -44,10 +44,10 @@ pub struct ServerSession {
 }
 
 impl ServerSession {
-    /// A stream on which nothing has been said. `certified` is the name in the node's certificate.
+    /// A stream on which nothing has been said. `certified` is the owner of the certificate.
     pub fn new(
         plan: &Plan,
-        certified: Option<String>,
+        certified: Option<Peer>,
         hello_by: Instant,
         opening: Arc<Opening>,
     ) -> Self {
@@ -116,7 +116,8 @@ impl ServerSession {
             return Err(CloseReason::Revision { method, revision });
         }
         match &self.certified {
-            Some(certified) if *certified != hello.name => return Err(CloseReason::OtherName),
+            Some(Peer { role: Role::Operator, .. }) => return Err(CloseReason::NotANode),
+            Some(Peer { name, .. }) if *name != hello.name => return Err(CloseReason::OtherName),
             Some(_) => {}
             None => check_node_name(&hello.name)?,
         }

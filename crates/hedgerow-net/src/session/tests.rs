@@ -16,6 +16,7 @@ use super::*;
 use crate::coordinator::records::{Commit, NodeRecord, Saved};
 use crate::coordinator::rules::{Limits, Quorum, Rules};
 use crate::coordinator::{Coordinator, Envelope, Ledger, Newcomer, Said, Sender, WireBytes};
+use crate::pki::identity::{Peer, Role};
 use crate::plan_json::plan_to_json;
 use crate::transport::convert::{
     from_node_from_wire, from_node_to_wire, from_server_from_wire, from_server_to_wire,
@@ -335,17 +336,25 @@ fn a_node_without_a_scale_waits_for_one_and_then_takes_another_sample() {
 #[test]
 fn a_stream_begins_with_a_hello_that_fits() {
     let world = World::new(config("mk"), None);
-    let greet = |certified: Option<&str>, message| {
+    let peer = |name: &str, role| {
+        let (name, serial) = (name.to_owned(), name.as_bytes().to_vec());
+        Peer { name, role, serial, end: i64::MAX }
+    };
+    let greet_as = |certified, message| {
         let opening = Arc::clone(world.coordinator.opening());
-        let certified = certified.map(str::to_owned);
         let mut session = ServerSession::new(&world.plan, certified, world.now, opening);
         assert_eq!(session.deadline(), Some(world.now));
         session.greet(message).map(|request| request.name)
+    };
+    let greet = |certified: Option<&str>, message| {
+        greet_as(certified.map(|name| peer(name, Role::Node)), message)
     };
     let said = |hello| Some(FromNode::Hello(hello));
     assert_eq!(greet(None, said(hello("a", ""))), Ok("a".to_owned()));
     assert_eq!(greet(Some("a"), said(hello("a", ""))), Ok("a".to_owned()));
     assert_eq!(greet(Some("b"), said(hello("a", ""))), Err(CloseReason::OtherName));
+    let operator = peer("a", Role::Operator);
+    assert_eq!(greet_as(Some(operator), said(hello("a", ""))), Err(CloseReason::NotANode));
     assert!(matches!(greet(None, said(hello("A b", ""))), Err(CloseReason::BadName(_))));
     assert_eq!(greet(None, Some(ToServer::Idle.into())), Err(CloseReason::NotHello));
     assert_eq!(greet(None, None), Err(CloseReason::NotHello));

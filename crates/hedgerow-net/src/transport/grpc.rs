@@ -229,14 +229,19 @@ mod server {
     impl From<CloseReason> for Status {
         fn from(reason: CloseReason) -> Self {
             let code = match reason {
-                CloseReason::GoingDown | CloseReason::NotStored => Code::Unavailable,
+                CloseReason::GoingDown
+                | CloseReason::NotStored
+                | CloseReason::Kicked
+                | CloseReason::SetBack => Code::Unavailable,
                 CloseReason::TooManyNodes { .. } | CloseReason::BadMessages(_) => {
                     Code::ResourceExhausted
                 }
                 CloseReason::Replaced => Code::Aborted,
-                CloseReason::Revoked | CloseReason::Expired | CloseReason::OtherName => {
-                    Code::PermissionDenied
-                }
+                CloseReason::Revoked
+                | CloseReason::Expired
+                | CloseReason::NotANode
+                | CloseReason::Banned(_)
+                | CloseReason::OtherName => Code::PermissionDenied,
                 CloseReason::NoHello => Code::DeadlineExceeded,
                 CloseReason::NotHello | CloseReason::BadName(_) => Code::InvalidArgument,
                 CloseReason::Version { .. } | CloseReason::Revision { .. } => {

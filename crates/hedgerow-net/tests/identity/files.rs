@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use hedgerow_net::pki::identity::{NodeIdentity, Peer, days_left};
+use hedgerow_net::pki::identity::{BadCertificate, NodeIdentity, Peer, Role, days_left};
 use rcgen::{CertificateParams, DnType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -119,6 +119,32 @@ fn names_in_certificates_must_be_plain() {
     ] {
         let refusal = open(&params).unwrap_err();
         assert!(refusal.contains("odd.pem") && refusal.contains(reason), "{refusal}");
+    }
+}
+
+#[test]
+fn roles_are_known_or_refused() {
+    let fixture = Fixture::new();
+    let role = |units: &[DnType], value: &str| {
+        let mut params = node_params("a");
+        for unit in units {
+            params.distinguished_name.push(unit.clone(), value);
+        }
+        let file = forge(&fixture, "role.pem", &fixture.issuer(), &params);
+        Peer::from_certificate(&certificates(&file)[0]).map(|peer| peer.role)
+    };
+    let unit = DnType::OrganizationalUnitName;
+    // Certificates of 0.1.0 have none.
+    assert_eq!(role(&[], ""), Ok(Role::Node));
+    for known in [Role::Node, Role::Operator] {
+        assert_eq!(role(std::slice::from_ref(&unit), known.name()), Ok(known));
+    }
+    for odd in ["", "Operator", "operator ", "operator\0", "admin", "server"] {
+        assert_eq!(role(std::slice::from_ref(&unit), odd), Err(BadCertificate::Role), "{odd:?}");
+    }
+    let twice = [unit, DnType::CustomDnType(vec![2, 5, 4, 11])];
+    for value in ["node", "operator"] {
+        assert_eq!(role(&twice, value), Err(BadCertificate::Role));
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::stream::poll_fn;
-use hedgerow_net::pki::identity::NodeIdentity;
+use hedgerow_net::pki::identity::{NodeIdentity, Role};
 use hedgerow_net::serve::status::{NodeStatus, Status as Standing};
 use hedgerow_net::serve::{ServeSettings, Server};
 use hedgerow_net::transport::Connection;
@@ -124,7 +124,7 @@ impl AttackedServer {
 
     /// TLS of an enrolled node; a new one is enrolled.
     pub(crate) fn tls(&self, name: &str) -> Arc<ClientConfig> {
-        let file = self.fixture.authority.node_file(name);
+        let file = self.fixture.authority.file_of(Role::Node, name);
         if !file.exists() {
             self.fixture.authority.issue(name, 10).unwrap();
         }

@@ -8,7 +8,7 @@ use time::serde::rfc3339;
 
 use super::{PkiError, write};
 use crate::file::{Access, FileError, read_whole};
-use crate::pki::identity::MAX_LIST_BYTES;
+use crate::pki::identity::{MAX_LIST_BYTES, Role};
 
 /// Version of the file that this code writes.
 const INDEX_VERSION: u32 = 1;
@@ -21,6 +21,17 @@ pub enum Kind {
     Server,
     /// A node.
     Node,
+    /// An operator.
+    Operator,
+}
+
+impl From<Role> for Kind {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Node => Self::Node,
+            Role::Operator => Self::Operator,
+        }
+    }
 }
 
 /// A certificate that was issued.
@@ -29,7 +40,7 @@ pub enum Kind {
 pub struct Issued {
     /// Whom it is for.
     pub kind: Kind,
-    /// The node's name, or `server`.
+    /// The name of the node or operator, or `server`.
     pub name: String,
     /// Names and addresses that the server is reached by.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -53,9 +64,18 @@ impl Issued {
         self.revoked_at.is_none() && now <= self.not_after
     }
 
-    /// Whether it belongs to the node of this name.
-    pub(super) fn is_of(&self, node: &str) -> bool {
-        self.kind == Kind::Node && self.name == node
+    /// What its owner may do; none for the server.
+    pub fn role(&self) -> Option<Role> {
+        match self.kind {
+            Kind::Server => None,
+            Kind::Node => Some(Role::Node),
+            Kind::Operator => Some(Role::Operator),
+        }
+    }
+
+    /// Whether it belongs to the node or operator of this name.
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        self.kind != Kind::Server && self.name == name
     }
 }
 

@@ -16,7 +16,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::index::{from_hexadecimal, to_hexadecimal};
 use super::{Issued, Kind, PkiError};
-use crate::pki::identity::IdentityError;
+use crate::pki::identity::{IdentityError, Role};
 
 /// Certificates are valid this long before they are issued, for clocks that are late.
 const CLOCK_SKEW: Duration = Duration::hours(1);
@@ -78,13 +78,14 @@ impl Signer {
         Ok(Self { issuer: Issuer::from_ca_cert_der(&der, key)?, pem, end })
     }
 
-    pub(super) fn sign_node(
+    pub(super) fn sign_peer(
         &self,
-        node: &str,
+        role: Role,
+        name: &str,
         now: OffsetDateTime,
         end: OffsetDateTime,
     ) -> Result<Signed, PkiError> {
-        self.sign(Kind::Node, node, vec![SanType::DnsName(node.try_into()?)], now, end)
+        self.sign(role.into(), name, vec![SanType::DnsName(name.try_into()?)], now, end)
     }
 
     pub(super) fn sign_server(
@@ -118,16 +119,6 @@ impl Signer {
             return Err(PkiError::Ended { end: self.end });
         }
         let (serial, key, end) = (new_serial()?, KeyPair::generate()?, end.min(self.end));
-        let mut params = validity(now, end);
-        params.distinguished_name = named(name);
-        params.subject_alt_names = names;
-        params.is_ca = IsCa::ExplicitNoCa;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![match kind {
-            Kind::Server => ExtendedKeyUsagePurpose::ServerAuth,
-            Kind::Node => ExtendedKeyUsagePurpose::ClientAuth,
-        }];
-        params.use_authority_key_identifier_extension = true;
         let issued = Issued {
             kind,
             name: name.to_owned(),
@@ -137,6 +128,19 @@ impl Signer {
             not_after: end,
             revoked_at: None,
         };
+        let mut params = validity(now, end);
+        params.distinguished_name = named(name);
+        if let Some(role) = issued.role() {
+            params.distinguished_name.push(DnType::OrganizationalUnitName, role.name());
+        }
+        params.subject_alt_names = names;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![match kind {
+            Kind::Server => ExtendedKeyUsagePurpose::ServerAuth,
+            Kind::Node | Kind::Operator => ExtendedKeyUsagePurpose::ClientAuth,
+        }];
+        params.use_authority_key_identifier_extension = true;
         params.serial_number = Some(SerialNumber::from(serial));
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Signed { pem: key.serialize_pem() + &certificate.pem() + &self.pem, issued })

@@ -1,4 +1,4 @@
-//! [`NodeIdentity`]: a node's certificate, and the authority that it trusts.
+//! [`NodeIdentity`]: the certificate of a node or an operator, and the authority that it trusts.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,15 @@ use rustls::client::Resumption;
 use rustls::version::TLS13;
 
 use super::bundle::{Bundle, Stamp, Usage, unfit_pair};
-use super::{IdentityError, Peer, days_until, ending, protocols, provider, warning};
+use super::{IdentityError, Peer, Role, days_until, protocols, provider, warning};
 
-/// A node's file, opened. The file may be replaced by a renewed one at any time: see
+/// A node's or an operator's file, opened. The file may be replaced by a renewed one at any time: see
 /// [`NodeIdentity::reopen_if_changed`].
 #[derive(Clone)]
 pub struct NodeIdentity {
     file: PathBuf,
     stamp: Option<Stamp>,
     peer: Peer,
-    end: i64,
     config: Arc<ClientConfig>,
 }
 
@@ -26,11 +25,22 @@ impl NodeIdentity {
     /// Reads the one file that a node needs. A certificate that has ended is no error, because a
     /// node can predict without a server: see [`NodeIdentity::warning`].
     pub fn open(file: &Path) -> Result<Self, IdentityError> {
+        Self::open_as(file, Role::Node)
+    }
+
+    /// The same for the file of somebody with this role.
+    pub fn open_as(file: &Path, role: Role) -> Result<Self, IdentityError> {
         let stamp = Stamp::of(file);
         let Bundle { key, certificate, roots, .. } = Bundle::read(file, Usage::Node)?;
         let odd = |source| IdentityError::Certificate { file: file.to_owned(), source };
         let peer = Peer::from_certificate(&certificate).map_err(odd)?;
-        let end = ending(&certificate).map_err(odd)?;
+        if peer.role != role {
+            let what = match role {
+                Role::Node => "its certificate is an operator's, and not for a node",
+                Role::Operator => "its certificate is a node's, and not for an operator",
+            };
+            return Err(IdentityError::Unfit { file: file.to_owned(), what });
+        }
         let unfit = |error| unfit_pair(file, &error);
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
@@ -41,7 +51,7 @@ impl NodeIdentity {
         config.alpn_protocols = protocols();
         // The server gives no tickets: see `ServerIdentity`.
         config.resumption = Resumption::disabled();
-        Ok(Self { file: file.to_owned(), stamp, peer, end, config: Arc::new(config) })
+        Ok(Self { file: file.to_owned(), stamp, peer, config: Arc::new(config) })
     }
 
     /// Reads the identity again if the file has changed. Call it before each connection. If the new
@@ -53,16 +63,16 @@ impl NodeIdentity {
         }
         // An error is returned once, not at every call.
         self.stamp = stamp;
-        *self = Self::open(&self.file)?;
+        *self = Self::open_as(&self.file, self.peer.role)?;
         Ok(true)
     }
 
-    /// TLS of a node: 1.3 only, this certificate, no authority but this one, HTTP/2.
+    /// TLS of a client: 1.3 only, this certificate, no authority but this one, HTTP/2.
     pub fn config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.config)
     }
 
-    /// The node's name.
+    /// The owner's name.
     pub fn name(&self) -> &str {
         &self.peer.name
     }
@@ -74,13 +84,13 @@ impl NodeIdentity {
 
     /// Whole days until the certificate ends; negative once it has.
     pub fn days_left(&self) -> i64 {
-        days_until(self.end)
+        days_until(self.peer.end)
     }
 
     /// What to log, if the certificate ends soon or has ended.
     pub fn warning(&self) -> Option<String> {
         let whose = format!("the certificate in {}", self.file.display());
-        warning(&whose, self.end, "ask for a new file (hedgerow pki issue --renew)")
+        warning(&whose, self.peer.end, "ask for a new file (hedgerow pki issue --renew)")
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Hub, Inner, NODES_PER_TRANSACTION, RETRY_COMMIT, end, now, unix_ms};
+use crate::coordinator::events::Event;
 use crate::coordinator::records::Commit;
 use crate::coordinator::{Closing, Opening};
 use crate::session::CloseReason;
@@ -101,15 +102,17 @@ impl Hub {
             Err(error) => {
                 let message = error.to_string();
                 if failure.is_none() {
-                    let round = coordinator.closing().map(|commit| commit.round);
-                    tracing::error!(round, %error, "a round can't be stored; it is tried again until it can");
+                    let round = coordinator.closing().map_or(0, |commit| commit.round);
+                    let reason = message.clone();
+                    coordinator.events().note(Event::StoreFailed { round, reason });
                 }
                 *failure = Some(CommitFailure { message, retry_at: now + RETRY_COMMIT });
                 return;
             }
         }
         if failure.take().is_some() {
-            tracing::info!("rounds can be stored again");
+            let round = coordinator.closing().map_or(0, |commit| commit.round);
+            coordinator.events().note(Event::StoreRecovered { round });
         }
         let before = Arc::clone(coordinator.opening());
         let open_for = now.saturating_duration_since(coordinator.opened_at());
@@ -211,7 +214,9 @@ impl Hub {
     pub fn abandon(&self) {
         let writer = {
             let mut inner = self.lock();
-            inner.sessions.values().for_each(|(signal, _)| signal.give(CloseReason::GoingDown));
+            for (signal, _) in inner.sessions.values() {
+                signal.give(CloseReason::GoingDown);
+            }
             inner.writer.take()
         };
         if let Some(writer) = writer {

@@ -14,7 +14,7 @@ impl Source for Hub {
         let wire = self.wire();
         let at = now();
         let inner = self.lock();
-        let Inner { coordinator, failure, .. } = &*inner;
+        let Inner { coordinator, failure, events, .. } = &*inner;
         let (totals, window, opening) =
             (coordinator.totals(), coordinator.window(), coordinator.opening());
         let config = self.plan.config();
@@ -52,6 +52,9 @@ impl Source for Hub {
             naive_up: naive * totals.uploads,
             naive_down: naive * totals.broadcasts,
             store_ok: failure.is_none(),
+            paused: false,
+            settings_changed: vec![],
+            events: events.shown(),
             nodes: nodes(coordinator),
             nodes_left_out: coordinator.members().len().saturating_sub(MAX_NODES_SHOWN) as u64,
             importance: self.importance(opening),
@@ -114,12 +117,15 @@ fn nodes(coordinator: &Coordinator) -> Vec<NodeStatus> {
     here.chain(away).take(MAX_NODES_SHOWN).map(node).collect()
 }
 
-fn node(member: &Member) -> NodeStatus {
+pub(super) fn node(member: &Member) -> NodeStatus {
     let record = &member.record;
     NodeStatus {
         number: record.number,
         name: record.name.clone(),
         state: if member.is_connected() { NodeState::Connected } else { NodeState::Away },
+        connected: member.is_connected(),
+        reason: String::new(),
+        last_sample_ms: None,
         last_seen_ms: record.last_seen_ms,
         round: member.round,
         samples: record.samples,

@@ -17,6 +17,7 @@ use tokio::time::advance;
 use super::*;
 use crate::coordinator::records::{Commit, NodeRecord, RoundRecord};
 use crate::coordinator::rules::{Quorum, Rules};
+use crate::pki::identity::Role;
 use crate::plan_json::plan_to_json;
 use crate::serve::status::Source;
 
@@ -234,7 +235,10 @@ async fn time_closes_rounds() {
 #[tokio::test(start_paused = true)]
 async fn a_replaced_or_revoked_stream_is_told() {
     let (hub, _) = hub(two());
-    let peer = |name: &str| Some(Peer { name: name.to_owned(), serial: name.as_bytes().to_vec() });
+    let peer = |name: &str| {
+        let (role, serial) = (Role::Node, name.as_bytes().to_vec());
+        Some(Peer { name: name.to_owned(), role, serial, end: i64::MAX })
+    };
     let enter = async |name| hub.join(name, peer(name), "", "", Arc::default()).await.unwrap();
     let (first, welcome) = enter("a").await;
     let (second, again) = enter("a").await;

@@ -12,6 +12,8 @@ use hedgerow_lab::run::RunError;
 use hedgerow_lab::settings::SettingsError;
 use hedgerow_lab::suite::SuiteError;
 use hedgerow_model::{ModelError, NoModel};
+use hedgerow_net::admin::client::ClientError;
+use hedgerow_net::admin::token::TokenError;
 use hedgerow_net::export::ExportError;
 use hedgerow_net::file::FileError;
 use hedgerow_net::pki::PkiError;
@@ -19,6 +21,7 @@ use hedgerow_net::serve::ServeError;
 use hedgerow_net::storage::StoreError;
 use hedgerow_node::{Exit, JoinError, WipeError};
 
+use crate::admin::{AdminError, AuditError};
 use crate::predict::PredictError;
 use crate::reproduce::Incomplete;
 
@@ -31,6 +34,7 @@ fn code(cause: &(dyn Error + 'static)) -> Option<Exit> {
     let plain = [
         (cause.is::<OutputError>(), Exit::Output),
         (cause.is::<UnknownName>() || cause.is::<ConfigError>(), Exit::Usage),
+        (cause.is::<TokenError>() || cause.is::<AuditError>(), Exit::Data),
         (cause.is::<Incomplete>(), Exit::Incomplete),
         (cause.is::<ExportError>(), Exit::Data),
         (cause.is::<NotFound>() || cause.is::<ReadError>() || cause.is::<DataError>(), Exit::Data),
@@ -48,6 +52,8 @@ fn code(cause: &(dyn Error + 'static)) -> Option<Exit> {
         .or_else(|| cause.downcast_ref().map(of_file))
         .or_else(|| cause.downcast_ref().map(of_predicting))
         .or_else(|| cause.downcast_ref().map(of_serving))
+        .or_else(|| cause.downcast_ref().map(of_asking))
+        .or_else(|| cause.downcast_ref().map(of_commanding))
 }
 
 /// An error that only passes another on is not followed by it in the chain.
@@ -133,10 +139,27 @@ fn of_serving(error: &ServeError) -> Exit {
     match error {
         ServeError::Store(store) => of_storing(store),
         ServeError::OtherRun { .. } | ServeError::PlainText(_) => Exit::Usage,
-        ServeError::Run { .. } | ServeError::Identity(_) => Exit::Data,
+        ServeError::Run { .. } | ServeError::Identity(_) | ServeError::Token(_) => Exit::Data,
         ServeError::Listen { .. } => Exit::Network,
         ServeError::NotStored(_) => Exit::Output,
         ServeError::NoRandomness | ServeError::NoThread(_) => Exit::Failure,
+    }
+}
+
+/// A server that can't do what it was asked for, or one that can't be asked.
+fn of_asking(error: &ClientError) -> Exit {
+    match error {
+        ClientError::Refused { status: 400..500, .. } | ClientError::Address(_) => Exit::Usage,
+        ClientError::Identity(_) => Exit::Data,
+        _ => Exit::Network,
+    }
+}
+
+fn of_commanding(error: &AdminError) -> Exit {
+    match error {
+        AdminError::Declined => Exit::Failure,
+        AdminError::NoStore(_) => Exit::Data,
+        _ => Exit::Usage,
     }
 }
 

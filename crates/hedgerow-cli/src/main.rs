@@ -4,6 +4,7 @@
 // Errors go to the terminal.
 #![allow(clippy::print_stderr)]
 
+mod admin;
 mod compare;
 mod config;
 mod data;
@@ -48,6 +49,7 @@ enum Command {
     Model(model::Arguments),
     Join(Box<join::Arguments>),
     Serve(Box<serve::Arguments>),
+    Admin(Box<admin::Arguments>),
     Wipe(hedgerow_node::WipeArguments),
     Completions(shell::CompletionsArguments),
     Man(shell::ManArguments),
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Model(arguments) => model::show(&arguments),
         Command::Join(arguments) => join::run(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Admin(arguments) => admin::admin(&arguments),
         Command::Wipe(arguments) => hedgerow_node::wipe(&arguments).map_err(Into::into),
         Command::Completions(arguments) => shell::completions(&arguments, Cli::command()),
         Command::Man(arguments) => shell::man(&arguments, Cli::command()),

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A process that ends with its test.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
 }
@@ -42,7 +42,7 @@ impl Running {
             .unwrap_or_else(|error| panic!("{line:?}: {error}\n{}", self.log()))
     }
 
-    fn say(&mut self, text: &str) {
+    pub(crate) fn say(&mut self, text: &str) {
         self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
@@ -78,7 +78,7 @@ impl Drop for Running {
 }
 
 /// Certificates for these nodes, and settings of a server that waits for all of them.
-fn prepare(nodes: &[&str]) -> TempDir {
+pub(crate) fn prepare(nodes: &[&str]) -> TempDir {
     let folder = TempDir::new().unwrap();
     let done = hedgerow(folder.path(), &["pki", "init", "--name", "localhost"]);
     assert!(done.status.success(), "{}", text(&done.stderr));
@@ -95,7 +95,7 @@ fn prepare(nodes: &[&str]) -> TempDir {
     folder
 }
 
-fn serve(folder: &Path, port: u64) -> (Running, Value) {
+pub(crate) fn serve(folder: &Path, port: u64) -> (Running, Value) {
     let listen = format!("127.0.0.1:{port}");
     let mut server =
         Running::new(command(folder, &["serve", "serve.toml", "--json", "--listen", &listen]));
@@ -103,11 +103,11 @@ fn serve(folder: &Path, port: u64) -> (Running, Value) {
     (server, line)
 }
 
-fn port(line: &Value) -> u64 {
+pub(crate) fn port(line: &Value) -> u64 {
     line["address"].as_str().unwrap().rsplit_once(':').unwrap().1.parse().unwrap()
 }
 
-fn join(folder: &Path, node: &str, port: u64, more: &[&str]) -> Running {
+pub(crate) fn join(folder: &Path, node: &str, port: u64, more: &[&str]) -> Running {
     let (server, identity) = (format!("localhost:{port}"), format!("pki/nodes/{node}.pem"));
     let state = format!("{node}.state");
     let mut arguments =
@@ -132,7 +132,7 @@ fn sample(at: usize) -> (f64, f64, f64) {
     (temperature, wind, 0.5 + 0.3 * temperature * wind)
 }
 
-fn object(at: usize) -> String {
+pub(crate) fn object(at: usize) -> String {
     let (temperature, wind, load) = sample(at);
     format!("{{\"temperature\": {temperature}, \"wind\": {wind}, \"load\": {load}}}\n")
 }

@@ -150,6 +150,7 @@ impl Coordinator {
         let mut members: Vec<Member> = nodes.into_iter().map(Member::new).collect();
         let closed = server.round().saturating_sub(1);
         for (node, member) in members.iter_mut().enumerate() {
+            member.mean_forecast_error = server.mean_forecast_error(node as NodeId);
             if totals.acknowledged.contains(node as NodeId) {
                 member.ledger.count(closed);
             }
@@ -229,6 +230,21 @@ impl Coordinator {
         &self.totals
     }
 
+    /// The error over the samples of the run if every node always predicted the mean of its own
+    /// labels: see [`hedgerow::Server::mean_forecast_error`]. Nodes that have not reported any
+    /// don't count.
+    pub fn mean_forecast_error(&self) -> Option<f64> {
+        let known = self.members.iter().filter_map(|member| {
+            Some((
+                member.mean_forecast_error? * member.record.samples as f64,
+                member.record.samples,
+            ))
+        });
+        let (error, samples) =
+            known.fold((0.0, 0), |(error, samples), (more, count)| (error + more, samples + count));
+        mean(error, samples)
+    }
+
     /// The latest rounds.
     pub fn window(&self) -> &Window {
         &self.window
@@ -269,6 +285,7 @@ impl Coordinator {
         }
         member.record.last_seen_ms = at_ms;
         member.is_changed = true;
+        member.is_revoked = false;
         name_into(&mut member.software, software);
         name_into(&mut member.address, address);
         let address = member.address.clone();
@@ -288,6 +305,11 @@ impl Coordinator {
         let ledger = member.ledger;
         self.note_shortage();
         (ledger, replaced)
+    }
+
+    /// A node's certificate was revoked: its stream is about to end.
+    pub fn revoke(&mut self, node: NodeId) {
+        self.members.get_mut(node as usize).into_iter().for_each(|node| node.is_revoked = true);
     }
 
     /// A stream ended. The quorum may be reached now.

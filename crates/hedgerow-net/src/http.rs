@@ -1,27 +1,56 @@
 //! HTTP/1 endpoints: which names they answer to ([`Hosts`]), and connections in bounded number.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tower::ServiceExt;
 
 mod hosts;
+#[cfg(feature = "server")]
+pub(crate) mod json;
 
 pub use hosts::{Hosts, Misdirected};
 
 /// How long to wait when the system has no resources for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// Where connections come from.
+pub trait Accept: Send + Sync {
+    /// The bytes of a connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    /// Its other end. Requests have it as an extension.
+    type Peer: Clone + Send + Sync + 'static;
+
+    /// The next connection; none if it must not be served.
+    fn accept(&self)
+    -> impl Future<Output = io::Result<Option<(Self::Stream, Self::Peer)>>> + Send;
+}
+
+impl Accept for TcpListener {
+    type Stream = TcpStream;
+    type Peer = SocketAddr;
+
+    async fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+        Self::accept(self).await.map(Some)
+    }
+}
+
 /// Serves at most so many connections at once; others wait. The head of a request must arrive
 /// within `head_timeout`. If the future is dropped, all connections end.
-pub async fn serve(
-    listener: TcpListener,
+pub async fn serve<A: Accept>(
+    listener: A,
     routes: Router,
     connections: usize,
     head_timeout: Duration,
@@ -35,8 +64,13 @@ pub async fn serve(
         tokio::select! {
             Some(_) = open.join_next() => {}
             (permit, accepted) = next => match accepted {
-                Ok((stream, _)) => {
-                    let service = TowerToHyperService::new(routes.clone());
+                Ok(None) => {}
+                Ok(Some((stream, peer))) => {
+                    let routes = routes.clone().map_request(move |mut request: Request<Incoming>| {
+                        request.extensions_mut().insert(peer.clone());
+                        request
+                    });
+                    let service = TowerToHyperService::new(routes);
                     let connection = http.serve_connection(TokioIo::new(stream), service);
                     open.spawn(async move {
                         if let Err(error) = connection.await {

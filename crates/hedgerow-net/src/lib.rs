@@ -7,6 +7,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`session`] | the protocol of a stream, both sides, without sockets and clocks |
+//! | `admin` | how operators reach a running server: socket, certificate, token |
 //! | `audit` | who did what, as a chain of entries |
 //! | `coordinator` | rounds, members, quorum and deadlines, without sockets and clocks |
 //! | `storage` | where a server keeps its run |
@@ -21,6 +22,8 @@
 //! only what a device needs. A run over a network equals a simulation bit for bit, and a test
 //! checks that.
 
+#[cfg(feature = "server")]
+pub mod admin;
 pub mod agent;
 #[cfg(feature = "server")]
 pub mod audit;

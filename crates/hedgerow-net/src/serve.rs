@@ -10,7 +10,7 @@ pub mod listener;
 pub mod metrics;
 pub mod server;
 pub mod status;
-mod throttle;
+pub(crate) mod throttle;
 
 pub use config::ServeSettings;
 pub use server::{ServeError, Served, Server, serve};

@@ -121,7 +121,7 @@ async fn at_the_end_it_is_told_what_became_of_the_lines() {
     assert_eq!((output.len(), samples.len()), (3, 0));
     assert_eq!(log.count("the header has no \"y\""), 1, "{}", log.text());
     assert_eq!(
-        log.count("leaves learned=0 predicted=2 refused=1 answers_taken=0"),
+        log.count("leaves learned=0 predicted=2 waited=0 refused=1 answers_taken=0"),
         1,
         "{}",
         log.text()
@@ -130,7 +130,7 @@ async fn at_the_end_it_is_told_what_became_of_the_lines() {
     let (_, outcome, _) = read(&[], file(&objects(7))).await;
     outcome.unwrap();
     assert_eq!(
-        log.count("leaves learned=7 predicted=0 refused=0 answers_taken=7"),
+        log.count("leaves learned=7 predicted=0 waited=0 refused=0 answers_taken=7"),
         1,
         "{}",
         log.text()
@@ -157,7 +157,7 @@ async fn inputs_that_nobody_names_are_told_of_once_each() {
         "{output:?}"
     );
     for column in ["a", "b", "c"] {
-        let said = format!("WARN hedgerow_net::agent::driver: a sample has no \"{column}\"");
+        let said = format!("WARN hedgerow_net::agent::local: a sample has no \"{column}\"");
         assert_eq!(log.count(&said), 1, "{}", log.text());
     }
     // Over HTTP as well; nor is there an input that ends.

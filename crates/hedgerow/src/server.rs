@@ -116,6 +116,27 @@ impl Server {
         self.scaling.as_ref().map_or(0, ServerScaling::version)
     }
 
+    /// The error of a forecast that costs nothing: that always says the mean of all labels which a
+    /// node has reported; of classes, the share of wrong answers if it always says the most
+    /// frequent one. None if the node has reported no label, or scales aren't agreed on.
+    pub fn mean_forecast_error(&self, node: NodeId) -> Option<f64> {
+        let summary = self.scaling.as_ref()?.reported(node)?;
+        let labels = self.plan.inputs()..summary.columns();
+        let means: Option<Vec<f64>> = labels.clone().map(|label| summary.mean(label)).collect();
+        let means = means?;
+        if self.plan.classes().is_none() {
+            let squares = labels.map(|label| summary.deviation(label) * summary.deviation(label));
+            return Some(squares.sum::<f64>() / means.len() as f64);
+        }
+        // Labels of a class are -1 and +1. Two classes have one label.
+        let share = |mean: f64| 0.5 * (1.0 + mean);
+        let most = match *means {
+            [mean] => share(mean).max(share(-mean)),
+            _ => means.iter().fold(0.0, |most: f64, mean| most.max(share(*mean))),
+        };
+        Some((1.0 - most).clamp(0.0, 1.0))
+    }
+
     /// Whether nodes are still to agree on their first scale: until then there are no uploads.
     pub fn is_unscaled(&self) -> bool {
         self.scaling.as_ref().is_some_and(|scaling| scaling.scale().is_none())

@@ -1,12 +1,17 @@
 //! An invented run: an error that falls, rises when the data changes, and falls again; changing
 //! kernels; nodes that join and leave.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use futures_util::future::BoxFuture;
+use hedgerow_net::admin::Operates;
+use hedgerow_net::coordinator::events::Severity;
+use hedgerow_net::operations::{Action, ActionError, Actor, Outcome};
 use hedgerow_net::serve::status::{
-    ColumnStatus, ImportanceStatus, KernelStatus, MAX_NODES_SHOWN, NodeState, NodeStatus, Point,
-    SCHEMA, Source, Status,
+    ColumnStatus, EventStatus, ImportanceStatus, KernelStatus, MAX_NODES_SHOWN, NodeState,
+    NodeStatus, Point, SCHEMA, Source, Status,
 };
 
 /// A round closes this often.
@@ -15,6 +20,8 @@ pub(crate) const ROUND: Duration = Duration::from_millis(50);
 pub(crate) const UPLOAD: u64 = 430;
 
 const WINDOW: usize = 200;
+/// The error of the mean of all labels.
+const MEAN_FORECAST: f64 = 0.9;
 const KERNELS: u32 = 11;
 /// Rounds after which the data changes.
 const SEASON: u64 = 2_500;
@@ -29,6 +36,7 @@ pub(crate) struct Invented {
     head_start: u64,
     begun_ms: u64,
     past: Mutex<Past>,
+    told: Mutex<Told>,
 }
 
 #[derive(Default)]
@@ -50,6 +58,7 @@ impl Invented {
             head_start,
             begun_ms: now_ms() - head_start * ROUND.as_millis() as u64,
             past: Mutex::default(),
+            told: Mutex::default(),
         }
     }
 
@@ -89,23 +98,31 @@ impl Invented {
 
     fn node(&self, number: u32, round: u64, at_ms: u64) -> NodeStatus {
         let luck = chance(number.into(), 7);
-        let is_away = (u64::from(number) + round / 400).is_multiple_of(9);
+        let (state, reason) = state(number, round);
+        let is_away = !matches!(
+            state,
+            NodeState::Connected | NodeState::Silent | NodeState::Suspect | NodeState::Quarantined
+        );
         let uploads = (round as f64 * (0.7 + 0.3 * luck)) as u64;
         let level = 0.03 + 0.05 * luck;
         NodeStatus {
             number,
             name: format!("Sensor-{:03}", number + 1),
-            state: if is_away { NodeState::Away } else { NodeState::Connected },
+            state,
             connected: !is_away,
-            reason: String::new(),
-            last_sample_ms: (!is_away).then_some(at_ms - 20),
+            reason: reason.into(),
             last_seen_ms: at_ms
                 - if is_away { 1_000 + 90_000 * u64::from(number % 50) } else { 20 },
+            last_sample_ms: (number % 40 != 39).then(|| {
+                at_ms - if is_away { 1_000 + 90_000 * u64::from(number % 50) } else { 60 }
+            }),
             round: round.saturating_sub(if is_away { 400 } else { 1 }),
             samples: uploads,
             mse: (number % 40 != 39).then_some(level),
             window_mse: (number % 40 != 39)
                 .then(|| level * (0.7 + 0.6 * chance(round / 20, 100 + u64::from(number)))),
+            mean_forecast_mse: (number % 40 != 39)
+                .then(|| MEAN_FORECAST * (0.8 + 0.4 * chance(number.into(), 8))),
             bytes_up: uploads * UPLOAD,
             bytes_down: round * UPLOAD,
             uploads,
@@ -123,14 +140,20 @@ impl Invented {
 impl Source for Invented {
     fn status(&self) -> Status {
         let past = self.past();
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let at_ms = now_ms();
         let round = past.errors.len() as u64;
         let last = past.points.last();
         let mut nodes: Vec<_> =
             (0..self.nodes).map(|number| self.node(number, round, at_ms)).collect();
-        let connected =
-            nodes.iter().filter(|node| node.state == NodeState::Connected).count() as u64;
-        nodes.sort_by_key(|node| node.state == NodeState::Away);
+        for node in &mut nodes {
+            if let Some(reason) = told.banned.get(&node.name) {
+                (node.state, node.connected) = (NodeState::Banned, false);
+                node.reason.clone_from(reason);
+            }
+        }
+        let connected = nodes.iter().filter(|node| node.connected).count() as u64;
+        nodes.sort_by_key(|node| !node.connected);
         nodes.truncate(MAX_NODES_SHOWN);
         let window = &past.points[past.points.len().saturating_sub(WINDOW)..];
         let share = |kernel| {
@@ -162,6 +185,8 @@ impl Source for Invented {
             mse: last.and_then(|point| point.mse),
             window_mse: last.and_then(|point| point.window_mse),
             window_rounds: WINDOW as u64,
+            mean_forecast_mse: Some(MEAN_FORECAST),
+            scale_version: 3,
             selected: self.has_kernels().then(|| selected(round)),
             kernels: if self.has_kernels() {
                 (0..KERNELS).map(kernel).collect()
@@ -181,6 +206,8 @@ impl Source for Invented {
             nodes_left_out: u64::from(self.nodes) - nodes.len() as u64,
             nodes,
             importance: self.has_kernels().then(|| importance(round)),
+            paused: told.is_paused,
+            events: events(at_ms, &told.log),
             ..Status::default()
         }
     }
@@ -196,6 +223,53 @@ impl Source for Invented {
     fn is_ready(&self) -> Result<(), String> {
         Ok(())
     }
+}
+
+impl Operates for Invented {
+    fn operate(
+        self: Arc<Self>,
+        actor: Actor,
+        action: Action,
+    ) -> BoxFuture<'static, Result<Outcome, ActionError>> {
+        let outcome = self.do_as_told(&actor, action);
+        Box::pin(std::future::ready(outcome))
+    }
+}
+
+impl Invented {
+    /// Invents that something was done.
+    fn do_as_told(&self, actor: &Actor, action: Action) -> Result<Outcome, ActionError> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let message = match action {
+            Action::Pause {} if told.is_paused => return Err(ActionError::Already("paused")),
+            Action::Pause {} | Action::Resume {} => {
+                told.is_paused = action == Action::Pause {};
+                "invented".to_owned()
+            }
+            Action::Ban { node, reason } if node.starts_with("Sensor-") => {
+                told.banned.insert(node.clone(), reason);
+                format!("node {node:?} is banned")
+            }
+            Action::Unban { node } if told.banned.remove(&node).is_some() => {
+                format!("node {node:?} is no longer banned")
+            }
+            Action::Ban { node, .. } | Action::Unban { node } => {
+                return Err(ActionError::NoSuchNode { node });
+            }
+            Action::Rollback { to } => format!("invented: to {to:?}"),
+            _ => "invented".to_owned(),
+        };
+        told.log.push(format!("{actor}: {message}"));
+        Ok(Outcome::Done { message })
+    }
+}
+
+/// What operators have told it.
+#[derive(Default)]
+struct Told {
+    is_paused: bool,
+    banned: BTreeMap<String, String>,
+    log: Vec<String>,
 }
 
 /// Columns of which the second has died in the middle of the run.
@@ -218,6 +292,40 @@ fn importance(round: u64) -> ImportanceStatus {
     let mut columns: Vec<ColumnStatus> = names.iter().enumerate().map(column).collect();
     columns.sort_by(|one, other| other.increase.total_cmp(&one.increase));
     ImportanceStatus { columns, left_out: 0, rounds, has_label_unit: true }
+}
+
+/// Some that happened, and what operators did.
+fn events(at_ms: u64, log: &[String]) -> Vec<EventStatus> {
+    let event = |ago: u64, kind: &str, severity, text: &str| EventStatus {
+        number: 0,
+        at_ms: at_ms - 1_000 * ago,
+        kind: kind.to_owned(),
+        severity,
+        text: text.to_owned(),
+        details: serde_json::Value::Null,
+    };
+    let mut all = vec![
+        event(900, "scale-changed", Severity::Info, "the nodes have agreed on scale 3"),
+        event(300, "node-suspect", Severity::Warning, "uploads of node \"Sensor-004\" look wrong"),
+        event(60, "store-failed", Severity::Error, "round 7 can't be stored: no room left"),
+        event(58, "store-recovered", Severity::Info, "rounds can be stored again"),
+    ];
+    all.extend(log.iter().map(|text| event(0, "told", Severity::Warning, text)));
+    (1..).zip(&mut all).for_each(|(number, event)| event.number = number);
+    all
+}
+
+/// What a node does, and why.
+fn state(number: u32, round: u64) -> (NodeState, &'static str) {
+    match number {
+        3 => (NodeState::Suspect, "uploads 41 times as far from the others as usual"),
+        5 => (NodeState::Quarantined, "by the operator: new firmware"),
+        6 => (NodeState::Silent, "no answer in the last 12 rounds"),
+        10 => (NodeState::Banned, "by the operator: wrong unit"),
+        11 => (NodeState::Revoked, "its certificate is on the list"),
+        _ if (u64::from(number) + round / 400).is_multiple_of(9) => (NodeState::Away, ""),
+        _ => (NodeState::Connected, ""),
+    }
 }
 
 /// The kernel of a round: one is best for some time, its neighbours sometimes.

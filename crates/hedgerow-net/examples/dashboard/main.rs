@@ -14,7 +14,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hedgerow_net::serve::dashboard::{Hosts, router, serve};
+use hedgerow_net::admin::token::Token;
+use hedgerow_net::serve::dashboard::{Hosts, Logins, router, serve};
 use hedgerow_net::serve::metrics::{Direction, Layer, Metrics, Outcome};
 use invented::Invented;
 use tokio::net::TcpListener;
@@ -31,7 +32,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let source = Arc::new(Invented::new("invented data", &method, nodes, 3_000));
     let metrics = Metrics::new();
     tokio::spawn(count(metrics.clone(), nodes));
-    serve(listener, router(source, metrics, Hosts::default())).await;
+    let folder = tempfile::tempdir()?;
+    let store = folder.path().join("invented");
+    let logins = Logins::open(&store, false)?;
+    println!("token: {}", Token::read(&store)?.reveal());
+    serve(listener, router(source, metrics, Hosts::default(), Arc::new(logins))).await;
     Ok(())
 }
 

@@ -18,7 +18,7 @@ impl Coordinator {
         (now, at_ms): (Instant, u64),
     ) -> HearingResult {
         self.receive(sender, envelope, now, at_ms)
-            .and_then(|()| self.take(sender.node, said, now))
+            .and_then(|()| self.take(sender.node, said, (now, at_ms)))
             .map_err(|reason| self.refuse(sender.node, reason))
     }
 
@@ -26,13 +26,18 @@ impl Coordinator {
         &mut self,
         node: NodeId,
         said: Said<'_>,
-        now: Instant,
+        (now, at_ms): (Instant, u64),
     ) -> Result<Option<(Verdict, Ledger)>, Refused> {
         let verdict = match said {
             Said::Upload(uploads, errors, importance) => {
+                let samples = self.members[node as usize].record.samples;
                 let verdict = self.judge(node, uploads, (errors, importance), now)?;
                 if matches!(verdict, Verdict::Taken | Verdict::Merged) {
                     self.answer(node, now);
+                }
+                let member = &mut self.members[node as usize];
+                if member.record.samples > samples {
+                    member.last_sample_ms = Some(at_ms);
                 }
                 Some(verdict)
             }
@@ -66,6 +71,7 @@ impl Coordinator {
             return Ok(());
         };
         server.accept_report(node, &report)?;
+        self.members[node as usize].mean_forecast_error = server.mean_forecast_error(node);
         self.has_scaling_news = true;
         // Before the first scale, a report is the node's answer to the round.
         if self.is_unscaled {

@@ -20,6 +20,13 @@ pub struct Member {
     pub address: String,
     /// Round of its latest accepted upload.
     pub round: u64,
+    /// When its latest labelled samples came, in milliseconds since 1970; none if none came since
+    /// the server started.
+    pub last_sample_ms: Option<u64>,
+    /// See [`hedgerow::Server::mean_forecast_error`].
+    pub mean_forecast_error: Option<f64>,
+    /// Whether its stream was ended because its certificate was revoked; it may join with another.
+    pub is_revoked: bool,
     /// Its stream, if it has one.
     pub(super) stream: Option<u64>,
     /// Newest round of an upload on this stream that wasn't refused.

@@ -35,6 +35,8 @@ pub struct ServeSettings {
     pub dashboard: Option<SocketAddr>,
     /// Names that the dashboard answers to.
     pub names: Vec<String>,
+    /// Whether reading the dashboard needs a login.
+    pub guards_reading: bool,
     /// Folder of the server's certificate; none is plain text.
     pub identity: Option<PathBuf>,
     /// The file that the run is kept in.
@@ -80,8 +82,19 @@ struct ListenConfig {
     address: String,
     dashboard: String,
     names: Vec<String>,
+    login: LoginConfig,
     tls: bool,
     identity: PathBuf,
+}
+
+/// When reading the dashboard needs a login.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum LoginConfig {
+    /// Where others than this machine's programs reach it.
+    Auto,
+    Always,
+    Never,
 }
 
 #[derive(Debug, Deserialize)]
@@ -142,6 +155,8 @@ impl ServeSettings {
                 .map_err(|error| ConfigError::rejected("listen.tls", format!("{error}")))?;
         }
         let dashboard = Some(&listen.dashboard).filter(|address| *address != NEVER);
+        let dashboard = dashboard.map(|address| socket("listen.dashboard", address)).transpose()?;
+        let is_open = dashboard.is_some_and(|address| !address.ip().to_canonical().is_loopback());
         if store.path.file_name().is_none() {
             return Err(outside("store.path", "the name of a file", format!("{:?}", store.path)));
         }
@@ -157,8 +172,13 @@ impl ServeSettings {
             limits,
             plan,
             address,
-            dashboard: dashboard.map(|address| socket("listen.dashboard", address)).transpose()?,
+            dashboard,
             names: listen.names,
+            guards_reading: match listen.login {
+                LoginConfig::Auto => is_open,
+                LoginConfig::Always => true,
+                LoginConfig::Never => false,
+            },
             identity: listen.tls.then_some(listen.identity),
             store: store.path,
             durability: store.durability,
@@ -294,6 +314,12 @@ mod tests {
             (None, None, None)
         );
         assert_eq!((settings.durability, settings.limits.norm), (Durability::PowerLoss, 100.0));
+        let guards = |changes: &[&str]| {
+            read(&[&["learning.inputs=1"], changes].concat()).unwrap().guards_reading
+        };
+        assert!(!guards(&[]) && !guards(&["listen.dashboard=[::ffff:127.0.0.1]:7480"]));
+        assert!(guards(&["listen.dashboard=0.0.0.0:7480"]) && guards(&["listen.login=always"]));
+        assert!(!guards(&["listen.dashboard=0.0.0.0:7480", "listen.login=never"]));
         let norm = |changes: &[&str]| read(changes).unwrap().limits.norm;
         assert_eq!(norm(&["learning.inputs=1", "learning.method=mk"]), SCALED_NORM);
         assert_eq!(norm(&["learning.inputs=1", "learning.method=gr"]), MAX_NORM);
@@ -339,6 +365,7 @@ mod tests {
             ("rounds.cadence=0s", ["rounds.cadence", "never", "0s"]),
             ("rounds.late=keep", ["late", "drop", "keep"]),
             ("listen.address=localhost:1", ["listen.address", "digits", "localhost:1"]),
+            ("listen.login=maybe", ["login", "never", "maybe"]),
             ("listen.dashboard=here", ["listen.dashboard", "digits", "here"]),
             ("store.path=\"\"", ["store.path", "a file", ""]),
             ("store.durability=none", ["durability", "power-loss", "none"]),

@@ -1,11 +1,13 @@
 //! The operator's page, and the server's other routes over HTTP: status, history, events, metrics,
-//! health.
+//! health, and what operators do there.
 //!
-//! All routes only read, and none authenticates. So the server listens on loopback by default, and
-//! answers only requests for its own names ([`Hosts`]).
+//! Nothing can be changed without a login ([`Logins`]). Reading needs none by default, as long as
+//! the server listens on loopback. It answers only requests for its own names ([`Hosts`]).
 
 mod assets;
 mod live;
+mod login;
+mod operators;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +21,19 @@ use axum::http::header::{
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use hyper::server::conn::http1;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
+use crate::admin::Operates;
 pub use crate::http::Hosts;
+use crate::http::json;
 use live::{Live, MAX_POINTS};
+pub use login::Logins;
 
 use super::metrics::{self, Metrics};
-use super::status::Source;
 
 /// Own scripts, styles and pictures only, none inline, and nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
@@ -62,19 +66,34 @@ pub async fn serve(listener: TcpListener, routes: Router) {
 }
 
 /// All routes, for requests that name one of `hosts`.
-pub fn router(source: Arc<dyn Source>, metrics: Metrics, hosts: Hosts) -> Router {
+pub fn router(
+    desk: Arc<dyn Operates>,
+    metrics: Metrics,
+    hosts: Hosts,
+    logins: Arc<Logins>,
+) -> Router {
     let files = assets::FILES.into_iter().fold(Router::new(), |router, file| {
         router.route(file.path, get(async move |headers: HeaderMap| file.answer(&headers)))
     });
-    files
+    let reading = Router::new()
         .route("/api/status", get(status))
         .route("/api/history", get(history))
         .route("/events", get(events))
         .route("/metrics", get(prometheus))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&logins), guard_reading));
+    let operators = Router::new()
+        .route("/api/session", get(operators::session))
+        .route("/api/login", post(operators::log_in))
+        .route("/api/logout", post(operators::log_out))
+        .route("/api/operate", post(operators::operate))
+        .with_state(operators::Operators { desk: Arc::clone(&desk), logins });
+    files
+        .merge(reading)
         .route("/healthz", get(async || "alive\n"))
         .route("/readyz", get(ready))
         .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here\n"))
-        .with_state(Arc::new(Live::new(source, metrics)))
+        .with_state(Arc::new(Live::new(desk, metrics)))
+        .merge(operators)
         .layer(middleware::from_fn_with_state(Arc::new(hosts), guard))
 }
 
@@ -91,6 +110,19 @@ async fn guard(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) ->
     // Live data is not cached; files have their own rule.
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     answer
+}
+
+/// Refuses readers that have to log in and have not.
+async fn guard_reading(
+    State(logins): State<Arc<Logins>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if logins.may_read(request.headers()) {
+        return next.run(request).await;
+    }
+    let message = "log in first: open / in a browser, or send the token as Authorization: Bearer";
+    json::error(StatusCode::UNAUTHORIZED, "login-needed", message)
 }
 
 type Shared = State<Arc<Live>>;

@@ -290,6 +290,7 @@ impl Hub {
         for (&number, (close_signal, peer)) in sessions {
             if peer.as_ref().is_some_and(&is_revoked) && close_signal.give(CloseReason::Revoked) {
                 let node = coordinator.members()[number as usize].record.name.clone();
+                coordinator.revoke(number);
                 coordinator.events().note(Event::NodeRevoked { node, number });
             }
         }

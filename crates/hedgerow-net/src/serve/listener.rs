@@ -41,6 +41,7 @@ use connection::Connection;
 use duplicate_identity::DuplicateIdentity;
 pub use peer::PeerConnection;
 use reasons::TurnedAway;
+pub(crate) use slot::neighbourhood;
 use slot::{Count, Slot};
 
 /// Flow control window of a connection and of its one stream, and unsent bytes for a node that
@@ -132,22 +133,29 @@ impl Listener {
     }
 
     /// Serves until `stop` is true, then until all connections have ended. If the sender of `stop`
-    /// is dropped, all connections are dropped.
-    pub async fn serve<S: Serves>(self, service: S, stop: watch::Receiver<bool>) {
+    /// is dropped, all connections are dropped. The role in a certificate decides whether a
+    /// connection gets the service of nodes or that of operators.
+    pub async fn serve<N: Serves, O: Serves>(
+        self,
+        nodes: N,
+        operators: O,
+        stop: watch::Receiver<bool>,
+    ) {
         // Every connection holds a sender; the channel closes with the last one.
         let (here, mut gone) = mpsc::channel::<()>(1);
         let mut stopped = stop.clone();
         tokio::select! {
             _ = stopped.wait_for(|stop| *stop) => {}
-            () = self.accept(service, stop, here) => {}
+            () = self.accept(nodes, operators, stop, here) => {}
         }
         drop(self.tcp);
         gone.recv().await;
     }
 
-    async fn accept<S: Serves>(
+    async fn accept<N: Serves, O: Serves>(
         &self,
-        service: S,
+        nodes: N,
+        operators: O,
         stop: watch::Receiver<bool>,
         here: mpsc::Sender<()>,
     ) {
@@ -172,18 +180,19 @@ impl Listener {
             };
             // Messages are small and must not be delayed.
             _ = tcp.set_nodelay(true);
-            let (admission, service, stop, here) =
-                (Arc::clone(&self.admission), service.clone(), stop.clone(), here.clone());
+            let (admission, nodes, operators) =
+                (Arc::clone(&self.admission), nodes.clone(), operators.clone());
+            let (stop, here) = (stop.clone(), here.clone());
             tokio::spawn(async move {
                 let _here = here;
                 match admission.pass(tcp, address, slot, stop.clone()).await {
+                    Ok((connection, link)) if link.is_operator() => {
+                        // Bounds before a join are for nodes.
+                        link.joined();
+                        link.ended(talk(connection, operators, &link, stop).await);
+                    }
                     Ok((connection, link)) => {
-                        let peer = Arc::clone(&link);
-                        let service = service.map_request(move |mut request: Request<Incoming>| {
-                            request.extensions_mut().insert(Arc::clone(&peer));
-                            request
-                        });
-                        link.ended(talk(connection, service, &link, stop).await);
+                        link.ended(talk(connection, nodes, &link, stop).await);
                     }
                     Err(reason) => admission.turn_away(address, None, &reason),
                 }
@@ -192,13 +201,18 @@ impl Listener {
     }
 }
 
-/// Speaks HTTP/2 on a connection until it ends.
+/// Speaks HTTP/2 on a connection until it ends. Requests have the other end as an extension.
 async fn talk<S: Serves>(
     connection: Connection,
     service: S,
-    link: &PeerConnection,
+    link: &Arc<PeerConnection>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), hyper::Error> {
+    let peer = Arc::clone(link);
+    let service = service.map_request(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Arc::clone(&peer));
+        request
+    });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())

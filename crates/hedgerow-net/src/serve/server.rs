@@ -15,11 +15,15 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::config::ServeSettings;
-use super::dashboard::{self, Hosts};
+use super::dashboard::{self, Hosts, Logins};
 use super::history_cache::HistoryCache;
 use super::hub::{Hub, NotStored};
 use super::listener::{Listener, raise_descriptor_limit};
 use super::status::Source;
+use crate::admin;
+#[cfg(unix)]
+use crate::admin::socket::Socket;
+use crate::admin::token::TokenError;
 use crate::coordinator::records::Run;
 use crate::coordinator::{BadRun, Coordinator, Window};
 use crate::pki::identity::{IdentityError, PlainTextRefused, ServerIdentity, check_plain_text};
@@ -62,6 +66,9 @@ pub enum ServeError {
     /// The server's certificate can't be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The token of operators can't be used.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// Plain text is allowed on loopback only.
     #[error("without TLS, {0}")]
     PlainText(#[from] PlainTextRefused),
@@ -126,6 +133,7 @@ impl Server {
             address,
             dashboard,
             names,
+            guards_reading,
             identity,
             store: path,
             durability,
@@ -168,20 +176,33 @@ impl Server {
             Some(wanted) => {
                 let listener = TcpListener::bind(wanted).await.map_err(failed(wanted))?;
                 let bound = listener.local_addr().map_err(failed(wanted))?;
-                let source: Arc<dyn Source> = Arc::clone(&hub) as _;
-                let router = dashboard::router(source, hub.metrics().clone(), Hosts::new(names));
-                // It ends with the chores.
+                let logins = Arc::new(Logins::open(&path, guards_reading)?);
+                let (metrics, hosts) = (hub.metrics().clone(), Hosts::new(names));
+                let router =
+                    dashboard::router(Arc::clone(&hub) as _, metrics, hosts, Arc::clone(&logins));
+                // They end with the chores.
                 chores.spawn(dashboard::serve(listener, router));
+                chores.spawn(watch_token(logins));
                 Some(bound)
             }
             None => None,
         };
+        #[cfg(unix)]
+        match Socket::bind(&path) {
+            Ok(socket) => drop(chores.spawn(admin::serve(socket, Arc::clone(&hub) as _))),
+            // Nodes can be served all the same.
+            Err(error) => {
+                tracing::error!("`hedgerow admin` can't be used on this machine: {error}")
+            }
+        }
         chores.spawn(keep_time(Arc::clone(&hub)));
         chores.spawn(keep_tidy(Arc::clone(&hub)));
         if let Some(identity) = identity {
             chores.spawn(watch_certificates(Arc::clone(&hub), identity));
         }
-        let listener = tokio::spawn(listener.serve(grpc::service(Arc::clone(&hub)), stopped));
+        let nodes = grpc::service(Arc::clone(&hub));
+        let operators = admin::router::remote(Arc::clone(&hub) as _);
+        let listener = tokio::spawn(listener.serve(nodes, operators, stopped));
         if !inputs.is_empty() {
             tracing::info!("inputs, which nodes make of their rows: {inputs}");
         }
@@ -294,6 +315,25 @@ async fn keep_tidy(hub: Arc<Hub>) {
     loop {
         seconds.tick().await;
         hub.tidy();
+    }
+}
+
+/// Once a second: reads the token of the dashboard if it has changed.
+async fn watch_token(logins: Arc<Logins>) {
+    let mut seconds = every_second();
+    let mut has_failed = false;
+    loop {
+        seconds.tick().await;
+        match logins.reload() {
+            Ok(true) => {
+                tracing::info!("the token of the dashboard is new: all sessions have ended")
+            }
+            Ok(false) => has_failed = false,
+            Err(error) if !std::mem::replace(&mut has_failed, true) => {
+                tracing::error!(%error, "the token of the dashboard can't be read; the one before stays in force");
+            }
+            Err(_) => {}
+        }
     }
 }
 

@@ -75,6 +75,15 @@ pub struct Status {
     pub window_mse: Option<f64>,
     /// How many rounds those are.
     pub window_rounds: u64,
+    /// What the error would be if each node always predicted the mean of all its labels; of
+    /// classes, its most frequent one. It is from what nodes report for scaling; `None` if they
+    /// report nothing, because scales are fixed.
+    #[serde(default)]
+    pub mean_forecast_mse: Option<f64>,
+    /// Changes of the scale so far, the first included; 0 if there is none yet, or scales are
+    /// fixed.
+    #[serde(default)]
+    pub scale_version: u64,
     /// The kernel that predicts in the open round, counted from 0; `None` for methods that select
     /// none.
     pub selected: Option<u32>,
@@ -187,21 +196,40 @@ pub struct KernelStatus {
     pub vote_share: f64,
 }
 
-/// What a node is doing, or may not do.
+/// What a node does, or may not do. Of several, the one that an operator should know first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum NodeState {
     /// It has an open stream.
     Connected,
-    /// It joined before and is not connected.
-    Away,
+    /// It has an open stream and misses rounds: they no longer wait for it.
+    Silent,
+    /// Its uploads look wrong: see [`NodeStatus::reason`].
+    Suspect,
     /// An operator has put it in quarantine: it contributes nothing. It may be connected or not.
     Quarantined,
     /// An operator has banned it: it can't join.
     Banned,
     /// Its certificate is revoked: it can't join.
     Revoked,
+    /// It joined before and is not connected.
+    Away,
+}
+
+impl NodeState {
+    /// The state in a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Silent => "silent",
+            Self::Suspect => "suspect",
+            Self::Quarantined => "quarantined",
+            Self::Banned => "banned",
+            Self::Revoked => "revoked",
+            Self::Away => "away",
+        }
+    }
 }
 
 /// A node as the server knows it. Sums are over the whole run.
@@ -211,20 +239,19 @@ pub struct NodeStatus {
     pub number: u32,
     /// The name in its certificate.
     pub name: String,
-    /// What it is doing, or may not do.
+    /// What it does, or may not do.
     pub state: NodeState,
     /// Whether it has an open stream.
     #[serde(default)]
     pub connected: bool,
-    /// Why it is banned or in quarantine; empty if it isn't.
+    /// Why it is in this state, in words; empty if the state says it all.
     #[serde(default)]
     pub reason: String,
-    /// When its latest sample came, in milliseconds of Unix time; none before the first since the
-    /// server started.
-    #[serde(default)]
-    pub last_sample_ms: Option<u64>,
     /// When its latest message came, in milliseconds of Unix time.
     pub last_seen_ms: u64,
+    /// When its latest labelled samples came; `None` if none came since the server started.
+    #[serde(default)]
+    pub last_sample_ms: Option<u64>,
     /// Round of its latest upload.
     pub round: u64,
     /// Labelled samples that it reported.
@@ -233,6 +260,10 @@ pub struct NodeStatus {
     pub mse: Option<f64>,
     /// The same over its latest uploads.
     pub window_mse: Option<f64>,
+    /// What its error would be if it always predicted the mean of all its labels: see
+    /// [`Status::mean_forecast_mse`].
+    #[serde(default)]
+    pub mean_forecast_mse: Option<f64>,
     /// Bytes of its messages.
     pub bytes_up: u64,
     /// Bytes of messages to it.

@@ -6,6 +6,8 @@
 mod browser;
 #[path = "../../examples/dashboard/invented.rs"]
 mod invented;
+mod login;
+mod operators;
 mod page;
 mod routes;
 
@@ -15,16 +17,21 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-use hedgerow_net::serve::dashboard::{Hosts, router, serve};
+use futures_util::future::BoxFuture;
+use hedgerow_net::admin::Operates;
+use hedgerow_net::admin::token::Token;
+use hedgerow_net::operations::{Action, ActionError, Actor, Outcome};
+use hedgerow_net::serve::dashboard::{Hosts, Logins, router, serve};
 use hedgerow_net::serve::metrics::Metrics;
 use hedgerow_net::serve::status::{Point, Source, Status};
 use invented::Invented;
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 /// An invented run that can fail on demand.
 struct Fake {
-    run: Invented,
+    run: Arc<Invented>,
     asked: AtomicUsize,
     is_ready: AtomicBool,
     is_broken: AtomicBool,
@@ -32,6 +39,7 @@ struct Fake {
 
 impl Fake {
     fn new(run: Invented) -> Arc<Self> {
+        let run = Arc::new(run);
         let (asked, is_ready, is_broken) =
             (AtomicUsize::new(0), AtomicBool::new(true), AtomicBool::new(false));
         Arc::new(Self { run, asked, is_ready, is_broken })
@@ -56,10 +64,21 @@ impl Source for Fake {
     }
 }
 
+impl Operates for Fake {
+    fn operate(
+        self: Arc<Self>,
+        actor: Actor,
+        action: Action,
+    ) -> BoxFuture<'static, Result<Outcome, ActionError>> {
+        Arc::clone(&self.run).operate(actor, action)
+    }
+}
+
 /// A dashboard on its own port. Dropping it closes all its connections.
 struct Served {
     _runtime: Runtime,
     address: SocketAddr,
+    folder: TempDir,
 }
 
 impl Served {
@@ -68,12 +87,22 @@ impl Served {
     }
 
     fn start_at(port: u16, source: Arc<Fake>, metrics: Metrics) -> Self {
+        Self::guarded(port, source, metrics, false)
+    }
+
+    fn guarded(port: u16, source: Arc<Fake>, metrics: Metrics, guards_reading: bool) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let logins = Logins::open(&folder.path().join("run.db"), guards_reading).unwrap();
         let runtime = Runtime::new().unwrap();
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, port))).unwrap();
         let address = listener.local_addr().unwrap();
-        let routes = router(source, metrics, Hosts::new(["hedgerow.example".to_owned()]));
-        runtime.spawn(serve(listener, routes));
-        Self { _runtime: runtime, address }
+        let hosts = Hosts::new(["hedgerow.example".to_owned()]);
+        runtime.spawn(serve(listener, router(source, metrics, hosts, Arc::new(logins))));
+        Self { _runtime: runtime, address, folder }
+    }
+
+    fn token(&self) -> String {
+        Token::read(&self.folder.path().join("run.db")).unwrap().reveal().to_owned()
     }
 
     fn connect(&self, request: &[u8]) -> TcpStream {

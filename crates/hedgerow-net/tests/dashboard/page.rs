@@ -8,6 +8,10 @@ use super::invented::Invented;
 use super::{Fake, Served};
 
 const NODES: u32 = 250;
+/// Columns of the table of nodes.
+const STATE: usize = 1;
+const LAST_SAMPLE: usize = 3;
+const ERROR: usize = 4;
 
 fn served(port: u16, run: &str, method: &str, rounds: u64) -> Served {
     Served::start_at(port, Fake::new(Invented::new(run, method, NODES, rounds)), Metrics::new())
@@ -41,6 +45,8 @@ fn a_browser_shows_the_page_and_finds_the_server_again() {
     browser.open(&format!("http://127.0.0.1:{port}/"));
 
     shows_what_the_server_says(&mut browser);
+    errors_stand_beside_the_mean_and_states_beside_their_reasons(&mut browser);
+    events_are_listed(&mut browser);
     charts_follow_the_controls(&mut browser);
     importance_has_bars_and_lines(&mut browser);
     table_sorts_and_filters(&mut browser);
@@ -69,10 +75,6 @@ fn a_browser_shows_the_page_and_finds_the_server_again() {
     assert_eq!(browser.eval("document.getElementById('kernels').hidden"), json!(true));
     let importance = "document.getElementById('importance')";
     assert_eq!(browser.eval(&format!("{importance}.checkVisibility()")), json!(false));
-    assert_eq!(
-        browser.eval("document.getElementById('no-kernels').checkVisibility()"),
-        json!(true)
-    );
     let unexpected: Vec<_> =
         browser.complaints.iter().filter(|text| !text.contains("net::ERR_")).collect();
     assert_eq!(unexpected, [""; 0]);
@@ -85,6 +87,20 @@ fn a_browser_shows_the_page_and_finds_the_server_again() {
         .collect();
     assert_eq!(strangers, [""; 0]);
     assert!(browser.requests.len() > 8);
+}
+
+fn events_are_listed(browser: &mut Browser) {
+    let events =
+        browser.eval("[...document.querySelectorAll('#events li')].map((li) => li.textContent)");
+    let events: Vec<String> = serde_json::from_value(events).unwrap();
+    assert_eq!(events.len(), 4);
+    assert!(events[0].ends_with("agorounds can be stored again"), "the newest first: {events:?}");
+    assert_eq!(browser.eval("document.querySelectorAll('#events li.error').length"), json!(1));
+    // Nobody has logged in, and nobody is offered to change something.
+    for id in ["operate", "log-out", "login", "deed", "paused"] {
+        let visible = format!("document.getElementById('{id}').checkVisibility()");
+        assert_eq!(browser.eval(&visible), json!(false), "{id}");
+    }
 }
 
 fn shows_what_the_server_says(browser: &mut Browser) {
@@ -111,6 +127,24 @@ fn shows_what_the_server_says(browser: &mut Browser) {
     browser
         .wait(&format!("document.getElementById('error-chart').chart.lines[0].x.at(-1) > {round}"));
     assert_eq!(browser.requests.iter().filter(|url| url.ends_with("/api/history")).count(), 1);
+}
+
+fn errors_stand_beside_the_mean_and_states_beside_their_reasons(browser: &mut Browser) {
+    assert_eq!(browser.text("mean-forecast"), "0.9");
+    assert!(browser.text("skill").ends_with("% less"), "{}", browser.text("skill"));
+    assert_eq!(browser.text("scale"), "lately; the scale changed 2 times");
+    let lines = "document.getElementById('error-chart').chart.lines";
+    let mean = browser.eval(&format!("[{lines}[2].name, {lines}[2].y[7]]"));
+    assert_eq!(mean, json!(["each node's mean", 0.9]));
+    let states = column(browser, STATE);
+    for state in ["suspect: uploads", "quarantined: by", "silent: no", "connected"] {
+        assert!(states.iter().any(|said| said.starts_with(state)), "{state}: {states:?}");
+    }
+    let seen = column(browser, LAST_SAMPLE);
+    assert!(
+        seen.iter().any(|said| said == "now") && seen.iter().any(|said| said == "–"),
+        "{seen:?}"
+    );
 }
 
 fn charts_follow_the_controls(browser: &mut Browser) {
@@ -175,17 +209,17 @@ fn importance_has_bars_and_lines(browser: &mut Browser) {
 
 fn table_sorts_and_filters(browser: &mut Browser) {
     let sort = |browser: &mut Browser| {
-        browser.eval("document.querySelectorAll('#nodes thead th')[3].getAttribute('aria-sort')")
+        browser.eval("document.querySelectorAll('#nodes thead th')[4].getAttribute('aria-sort')")
     };
-    browser.eval("document.querySelectorAll('#nodes thead button')[3].click()");
+    browser.eval("document.querySelectorAll('#nodes thead button')[4].click()");
     assert_eq!(sort(browser), json!("ascending"));
-    let cells = column(browser, 3);
+    let cells = column(browser, ERROR);
     assert!(is_sorted(&cells, false), "{cells:?}");
-    browser.eval("document.querySelectorAll('#nodes thead button')[3].focus()");
+    browser.eval("document.querySelectorAll('#nodes thead button')[4].focus()");
     browser.press("Enter", 13, "\r");
     assert_eq!(sort(browser), json!("descending"));
     browser.eval("for (let i = 0; i < 2; i += 1) document.getElementById('more').click()");
-    let cells = column(browser, 3);
+    let cells = column(browser, ERROR);
     assert_eq!(cells.len(), NODES as usize);
     assert!(is_sorted(&cells, true) && cells.ends_with(&["–".to_owned()]), "{cells:?}");
     assert_eq!(browser.eval("document.getElementById('more').checkVisibility()"), json!(false));
@@ -225,7 +259,7 @@ fn everything_has_a_name(browser: &mut Browser) {
             *heard.entry(role).or_default() += 1;
         }
     }
-    let least = json!({ "button": 13, "radio": 4, "searchbox": 1, "progressbar": 1, "image": 4, "columnheader": 13 });
+    let least = json!({ "button": 13, "radio": 4, "searchbox": 1, "progressbar": 1, "image": 4, "columnheader": 15 });
     for (role, least) in least.as_object().unwrap() {
         let count = heard.get(role.as_str()).copied().unwrap_or(0);
         assert!(count as u64 >= least.as_u64().unwrap(), "{role}: {count}");

@@ -1,9 +1,10 @@
 //! Every route, with good and bad requests.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use hedgerow_net::serve::dashboard::{Hosts, router, serve};
+use hedgerow_net::serve::dashboard::{Hosts, Logins, router, serve};
 use hedgerow_net::serve::metrics::{Metrics, Outcome};
 use hedgerow_net::serve::status::{Point, Status};
 
@@ -11,11 +12,13 @@ use super::invented::Invented;
 use super::{Answer, Fake, Served};
 use crate::common::PATIENCE;
 
-const PATHS: [&str; 15] = [
+const PATHS: [&str; 17] = [
     "/",
     "/page.js",
     "/charts.js",
     "/nodes.js",
+    "/events.js",
+    "/operators.js",
     "/track.js",
     "/words.js",
     "/page.css",
@@ -251,7 +254,9 @@ fn stopping_ends_the_streams_that_have_no_end() {
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let mut listener_stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let source = Fake::new(Invented::new("run-7", "mk", 3, 10));
-    let routes = router(source, Metrics::new(), Hosts::default());
+    let folder = tempfile::tempdir().unwrap();
+    let logins = Arc::new(Logins::open(&folder.path().join("run.db"), false).unwrap());
+    let routes = router(source, Metrics::new(), Hosts::default(), logins);
     let serving = runtime.spawn(serve(listener, routes));
     listener_stream.set_read_timeout(Some(PATIENCE)).unwrap();
     listener_stream.write_all(LISTEN).unwrap();

@@ -101,6 +101,11 @@ impl ServerScaling {
         self.state.version
     }
 
+    /// A node's latest report.
+    pub fn reported(&self, node: NodeId) -> Option<&Summary> {
+        self.state.known.get(&node)
+    }
+
     /// Everything that has to survive a restart.
     pub fn save(&self) -> Vec<u8> {
         KIND.save(&self.state)

@@ -1,5 +1,7 @@
 //! What becomes of single messages.
 
+use hedgerow::learning::Loss;
+
 use super::*;
 
 #[test]
@@ -225,4 +227,64 @@ fn only_bad_messages_in_a_row_end_a_stream() {
     }
     assert!(!fixture.send(0, upload(99, 1.0)).unwrap_err().is_last);
     assert!(fixture.send(0, upload(99, 1.0)).unwrap_err().is_last);
+}
+
+/// Reports of labels with these means and deviations.
+fn report_labels(fixture: &mut TestCoordinator, node: NodeId, labels: &[[f32; 2]]) {
+    let column = |[mean, deviation]: [f32; 2]| [20.0, mean, deviation, mean - 9.0, mean + 9.0];
+    let inputs = [column([0.0, 1.0]); 2].concat();
+    let numbers = [inputs, labels.iter().copied().flat_map(column).collect()].concat();
+    fixture.hear(fixture.sender(node), Said::Report(Report { numbers })).unwrap();
+}
+
+#[test]
+fn the_error_of_the_mean_is_that_of_each_node_s_own_labels() {
+    let online = Scaling::Online { kind: ScaleKind::Spread };
+    let mut fixture = coordinator_of(learning("mk").scaling(online), RULES, Limits::default());
+    fixture.join(0..3);
+    assert_eq!(fixture.coordinator.mean_forecast_error(), None);
+    report_labels(&mut fixture, 0, &[[0.0, 2.0]]);
+    report_labels(&mut fixture, 1, &[[100.0, 4.0]]);
+    report_labels(&mut fixture, 2, &[[7.0, 1.0]]);
+    fixture.step();
+    // Nodes count by their samples, wherever their labels lie.
+    assert_eq!(fixture.coordinator.mean_forecast_error(), None, "no samples");
+    for (node, samples) in [(0, 3), (1, 1)] {
+        let errors = Errors { samples, squared_error: 0.5 };
+        let said = Said::Upload(&mut [upload(1, 0.1)], errors, &[]);
+        fixture.hear(fixture.sender(node), said).unwrap();
+    }
+    assert_eq!(fixture.coordinator.mean_forecast_error(), Some((3.0 * 4.0 + 16.0) / 4.0));
+    let at = |node: usize| fixture.coordinator.members[node].last_sample_ms;
+    assert_eq!([at(0), at(1), at(2)], [Some(0), Some(0), None]);
+    // It is known again after a restart.
+    let commit = fixture.coordinator.close(4, WireBytes::default()).map(Closing::work).unwrap();
+    let commit = Commit::clone(fixture.coordinator.closed(commit));
+    let saved = Saved {
+        round: commit.round,
+        server: commit.server,
+        scaling: Some(fixture.coordinator.server.as_ref().unwrap().save_scaling().unwrap()),
+        totals: commit.totals,
+    };
+    let nodes = fixture.coordinator.changed_nodes(9);
+    let (plan, limits) = (fixture.coordinator.plan.clone(), Limits::default());
+    let again = Coordinator::new(plan, RULES, limits, Some(&saved), nodes, fixture.now).unwrap();
+    assert_eq!(again.mean_forecast_error(), Some(7.0));
+}
+
+#[test]
+fn of_classes_it_is_the_share_of_all_but_the_most_frequent() {
+    let error = |classes: &[&str], labels: &[[f32; 2]]| {
+        let online = Scaling::Online { kind: ScaleKind::Spread };
+        let classes = classes.iter().map(|class| (*class).to_owned()).collect();
+        let config = learning("mk").loss(Loss::Logistic).scaling(online).classes(classes);
+        let mut fixture = coordinator_of(config, RULES, Limits::default());
+        fixture.join([0]);
+        report_labels(&mut fixture, 0, labels);
+        let error = fixture.coordinator.members[0].mean_forecast_error.unwrap();
+        (error * 1e6).round() / 1e6
+    };
+    assert_eq!(error(&["no", "yes"], &[[0.5, 0.9]]), 0.25);
+    assert_eq!(error(&["no", "yes"], &[[-0.5, 0.9]]), 0.25);
+    assert_eq!(error(&["a", "b", "c"], &[[-0.2, 1.0], [-0.4, 1.0], [-0.4, 1.0]]), 0.6);
 }

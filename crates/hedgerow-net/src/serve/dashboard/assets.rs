@@ -15,12 +15,14 @@ pub(super) struct File {
     text: &'static str,
 }
 
-pub(super) const FILES: [File; 9] = [
+pub(super) const FILES: [File; 11] = [
     File { path: "/", kind: "text/html; charset=utf-8", text: include_str!("index.html") },
     File { path: "/page.js", kind: SCRIPT, text: include_str!("page.js") },
     File { path: "/charts.js", kind: SCRIPT, text: include_str!("charts.js") },
     File { path: "/plot.js", kind: SCRIPT, text: include_str!("plot.js") },
     File { path: "/nodes.js", kind: SCRIPT, text: include_str!("nodes.js") },
+    File { path: "/events.js", kind: SCRIPT, text: include_str!("events.js") },
+    File { path: "/operators.js", kind: SCRIPT, text: include_str!("operators.js") },
     File { path: "/track.js", kind: SCRIPT, text: include_str!("track.js") },
     File { path: "/words.js", kind: SCRIPT, text: include_str!("words.js") },
     File { path: "/page.css", kind: "text/css; charset=utf-8", text: include_str!("page.css") },

@@ -18,7 +18,7 @@ const rounds = {
   format: (round) => (round < 1e6 ? count(round) : compact.format(round)),
 };
 
-export function drawError(points, axis, view) {
+export function drawError(points, axis, view, mean) {
   if (points.length === 0) return;
   const x = points.map((point) => point.round);
   const line = (name, key, shown) => ({
@@ -28,6 +28,8 @@ export function drawError(points, axis, view) {
     color: color(shown),
   });
   const lines = [line("lately", "window_mse", "windowed"), line("whole run", "mse", "running")];
+  if (mean !== null)
+    lines.push({ name: "each node's mean", x, y: x.map(() => mean), color: color("faint") });
   draw("error-chart", {
     x: { ...rounds, range: [x[0], x.at(-1)] },
     y: { log: axis === "log", title: "mean squared error", format: number },

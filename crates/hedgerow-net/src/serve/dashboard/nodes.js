@@ -1,24 +1,40 @@
 // The table of nodes. Rows are made once, and then only changed cells are written, so that a
 // thousand rows stay responsive.
 
-import { ago, bytes, count, number } from "./words.js";
+import { ago, bytes, count, nothing, number } from "./words.js";
 
 const page = 100;
 
 // Words, the value that is sorted by, and what a cell says.
 const columns = [
   { name: "Name", text: true, value: (node) => node.name, says: (node) => node.name },
-  { name: "State", text: true, value: (node) => node.state, says: (node) => node.state },
+  {
+    name: "State",
+    text: true,
+    value: (node) => node.state,
+    kind: "state",
+    says: (node) => (node.reason ? `${node.state}: ${node.reason}` : node.state),
+  },
   {
     name: "Last seen",
     value: (node) => -node.last_seen_ms,
     says: (node, now) => ago(now - node.last_seen_ms),
+  },
+  {
+    name: "Last sample",
+    value: (node) => (node.last_sample_ms ? -node.last_sample_ms : null),
+    says: (node, now) => (node.last_sample_ms ? ago(now - node.last_sample_ms) : nothing),
   },
   { name: "Error", value: (node) => node.mse, says: (node) => number(node.mse) },
   {
     name: "Error, lately",
     value: (node) => node.window_mse,
     says: (node) => number(node.window_mse),
+  },
+  {
+    name: "Of its mean",
+    value: (node) => node.mean_forecast_mse ?? null,
+    says: (node) => number(node.mean_forecast_mse),
   },
   { name: "Samples", value: (node) => node.samples, says: (node) => count(node.samples) },
   { name: "Up", value: (node) => node.bytes_up, says: (node) => bytes(node.bytes_up) },
@@ -33,12 +49,19 @@ const columns = [
 const words = new Intl.Collator("en", { numeric: true });
 
 export class NodeTable {
-  constructor() {
+  // `operate` is called with the node that an operator has chosen.
+  constructor(operate) {
+    this.operate = operate;
     this.table = document.getElementById("nodes");
     this.body = this.table.tBodies[0];
     this.filter = document.getElementById("filter");
     this.more = document.getElementById("more");
     this.headings = columns.map((column, index) => this.heading(column, index));
+    const last = document.createElement("th");
+    last.scope = "col";
+    last.className = "operate";
+    last.textContent = "Actions";
+    this.table.tHead.rows[0].append(last);
     this.filter.addEventListener("input", () => this.arrange());
     this.more.addEventListener("click", () => {
       this.limit += page;
@@ -98,7 +121,7 @@ export class NodeTable {
   arrange(keepOrder = false) {
     const wanted = this.filter.value.trim().toLowerCase();
     const fits = (node) =>
-      [node.name, node.state, node.address, node.software]
+      [node.name, node.state, node.reason ?? "", node.address, node.software]
         .join("\n")
         .toLowerCase()
         .includes(wanted);
@@ -138,9 +161,10 @@ export class NodeTable {
       columns.forEach((column, index) => {
         const cell = document.createElement(index === 0 ? "th" : "td");
         if (index === 0) cell.scope = "row";
-        if (column.text) cell.className = "text";
+        cell.className = [column.text ? "text" : "", column.kind ?? ""].join(" ").trim();
         row.append(cell);
       });
+      row.append(this.operateCell(row));
       row.said = [];
       this.rows.set(node.number, row);
     }
@@ -149,10 +173,21 @@ export class NodeTable {
       if (row.said[index] === says) return;
       row.said[index] = says;
       row.children[index].textContent = says;
-      if (index === 0) row.children[index].title = says;
+      if (column.text) row.children[index].title = says;
     });
     row.className = node.state;
+    row.of = node;
     return row;
+  }
+
+  operateCell(row) {
+    const [cell, button] = ["td", "button"].map((name) => document.createElement(name));
+    cell.className = "operate";
+    button.type = "button";
+    button.textContent = "Operate";
+    button.addEventListener("click", () => this.operate(row.of));
+    cell.append(button);
+    return cell;
   }
 
   tell(found, shown) {

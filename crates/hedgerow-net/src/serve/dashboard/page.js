@@ -2,7 +2,9 @@
 // back.
 
 import { drawBytes, drawError, drawImportance, drawKernels, drawShares } from "./charts.js";
+import { EventList } from "./events.js";
 import { NodeTable, setText } from "./nodes.js";
+import { Operators } from "./operators.js";
 import { Track } from "./track.js";
 import { bytes, count, number, percent, span } from "./words.js";
 
@@ -12,7 +14,9 @@ const shortestWait = 1000;
 const longestWait = 15000;
 
 const track = new Track();
-const table = new NodeTable();
+const operators = new Operators(({ reads }) => (reads ? connect() : lock()));
+const table = new NodeTable((node) => operators.openFor(node));
+const list = new EventList();
 let status = null;
 let events = null;
 let heard = 0;
@@ -20,14 +24,28 @@ let wait = shortestWait;
 let needsHistory = true;
 let isAsking = false;
 let beats = 0;
+// Whether a login is needed.
+let isLocked = false;
 
 function connect() {
+  isLocked = false;
   events?.close();
   needsHistory = true;
   heard = performance.now();
   events = new EventSource("events");
   events.addEventListener("status", (event) => receive(JSON.parse(event.data)));
   events.addEventListener("error", lost);
+  operators.refresh().then((rights) => {
+    if (rights?.reads === false) lock();
+  });
+}
+
+function lock() {
+  isLocked = true;
+  events?.close();
+  events = null;
+  tell("waiting", "log in to see the run");
+  operators.askToLogIn();
 }
 
 function lost() {
@@ -36,7 +54,7 @@ function lost() {
   events = null;
   tell("away", "server away, trying again");
   // Many pages don't come back all at once.
-  setTimeout(connect, wait * (0.75 + Math.random() / 2));
+  setTimeout(() => isLocked || connect(), wait * (0.75 + Math.random() / 2));
   wait = Math.min(2 * wait, longestWait);
 }
 
@@ -50,11 +68,13 @@ function receive(latest) {
     needsHistory = true;
   }
   status = latest;
+  operators.status = status;
   tell("live", "live");
   grow();
   if (needsHistory) loadHistory();
   showNumbers();
   table.show(status);
+  list.show(status);
   beats += 1;
   // Lines move with every event, bars more slowly.
   drawCharts(beats % 3 === 1);
@@ -115,6 +135,7 @@ function showNumbers() {
   say("window-mse", number(status.window_mse));
   say("window", `the last ${count(status.window_rounds)} rounds`);
   say("window-words", `Lately: the last ${count(status.window_rounds)} rounds.`);
+  showMeanForecast();
   say("round", count(status.round));
   say("open-for", `open for ${span(status.open_ms)}`);
   say("uploads", needed === null ? count(uploads) : `${count(uploads)} of ${count(needed)}`);
@@ -130,8 +151,9 @@ function showNumbers() {
   say("refused", count(status.refused));
   say("bytes-words", bytesWords());
   document.getElementById("warning").hidden = status.store_ok;
+  document.getElementById("paused").hidden = !status.paused;
+  showSettings(status.settings_changed ?? []);
   document.getElementById("kernels").hidden = kernels.length === 0;
-  document.getElementById("no-kernels").hidden = kernels.length > 0;
   showImportance(status.importance ?? null);
   const kernel = kernels[selected];
   say("selected", kernel?.name ?? "none yet");
@@ -146,6 +168,39 @@ function showNumbers() {
     "bars-caption",
     `Selected (coloured) and voted for (grey), in the last ${count(status.window_rounds)} rounds`,
   );
+}
+
+function showSettings(changed) {
+  const words = changed.map(({ key, value, in_file }) => `${key} is ${value}, not ${in_file}`);
+  document.getElementById("changed").hidden = words.length === 0;
+  say("changed", `Settings that an operator has changed: ${words.join("; ")}.`);
+}
+
+// What a node has for free, beside the error that the federation reaches.
+function showMeanForecast() {
+  const { mean_forecast_mse: mean, mse, scale_version: scale } = status;
+  const isKnown = typeof mean === "number";
+  say("mean-forecast", number(mean));
+  say("skill", isKnown ? skillWords(mse, mean) : "not known: nodes don't report their labels");
+  say("scale", scale > 0 ? `lately; the scale changed ${times(scale - 1)}` : "lately");
+  say(
+    "mean-words",
+    isKnown
+      ? "The mean of a node's labels costs nothing: it is from the summaries of all labels that " +
+          "nodes report for scaling."
+      : "",
+  );
+}
+
+function skillWords(mse, mean) {
+  if (mse === null || mean <= 0) return "the mean of all its labels";
+  const share = percent(Math.abs(1 - mse / mean));
+  return mse <= mean ? `the run's error is ${share} less` : `the run's error is ${share} more`;
+}
+
+function times(many) {
+  if (many === 0) return "never since the first";
+  return many === 1 ? "once" : `${count(many)} times`;
 }
 
 function showImportance(importance) {
@@ -185,7 +240,8 @@ function chosen(name) {
 function drawCharts(all) {
   if (!status || document.hidden) return;
   const view = chosen("span");
-  drawError(view === "recent" ? track.recent : track.whole, chosen("axis"), view);
+  const points = view === "recent" ? track.recent : track.whole;
+  drawError(points, chosen("axis"), view, status.mean_forecast_mse ?? null);
   if (!all) return;
   if (status.kernels.length > 0) {
     drawShares(track.whole, status.kernels);

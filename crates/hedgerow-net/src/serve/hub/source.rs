@@ -40,6 +40,8 @@ impl Source for Hub {
             mse: totals.mse(),
             window_mse: window.mse(),
             window_rounds: window.rounds() as u64,
+            mean_forecast_mse: coordinator.mean_forecast_error(),
+            scale_version: opening.scale_version,
             selected,
             kernels: if selected.is_some() { self.kernels(coordinator) } else { vec![] },
             rounds_per_second: inner.rounds_per_second(at),
@@ -117,20 +119,29 @@ fn nodes(coordinator: &Coordinator) -> Vec<NodeStatus> {
     here.chain(away).take(MAX_NODES_SHOWN).map(node).collect()
 }
 
+fn state(member: &Member) -> NodeState {
+    match (member.is_revoked, member.is_connected()) {
+        (true, _) => NodeState::Revoked,
+        (false, true) => NodeState::Connected,
+        (false, false) => NodeState::Away,
+    }
+}
+
 pub(super) fn node(member: &Member) -> NodeStatus {
     let record = &member.record;
     NodeStatus {
         number: record.number,
         name: record.name.clone(),
-        state: if member.is_connected() { NodeState::Connected } else { NodeState::Away },
+        state: state(member),
         connected: member.is_connected(),
         reason: String::new(),
-        last_sample_ms: None,
         last_seen_ms: record.last_seen_ms,
+        last_sample_ms: member.last_sample_ms,
         round: member.round,
         samples: record.samples,
         mse: member.mse(),
         window_mse: member.recent_mse(),
+        mean_forecast_mse: member.mean_forecast_error,
         bytes_up: record.bytes_up,
         bytes_down: record.bytes_down,
         uploads: record.uploads,

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Admission;
 use super::reasons::reason_of;
-use crate::pki::identity::Peer;
+use crate::pki::identity::{Peer, Role};
 use crate::serve::hub::CloseSignal;
 use crate::session::CloseReason;
 
@@ -61,6 +61,11 @@ impl PeerConnection {
 
     fn name(&self) -> Option<&str> {
         self.peer.as_ref().map(|peer| peer.name.as_str())
+    }
+
+    /// Whether its certificate is an operator's.
+    pub(super) fn is_operator(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.role == Role::Operator)
     }
 
     /// A node joined on it.

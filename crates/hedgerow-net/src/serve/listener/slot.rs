@@ -56,7 +56,7 @@ impl Drop for Slot {
 
 /// What counts as one address: the /64 of an IPv6 address, because its owner has all of it; an IPv4
 /// address, also if it is written as IPv6.
-fn neighbourhood(address: IpAddr) -> IpAddr {
+pub(crate) fn neighbourhood(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address => address,

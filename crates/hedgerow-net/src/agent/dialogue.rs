@@ -98,7 +98,7 @@ impl Agent {
                 );
             }
         }
-        info!(run, number, method = ?plan.config().method, inputs = plan.inputs(), "a new node of the run");
+        info!(run, number, method = %plan.config().method, inputs = plan.inputs(), "a new node of the run");
         let mut node = plan.node(*number);
         node.set_run(run);
         self.node = Some(self.with_schema(node)?);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hedgerow::limits::MAX_NORM;
 use hedgerow_config::{ConfigError, Layer, Merged, within};
+use hedgerow_data::text::counted;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -15,8 +16,9 @@ use crate::duration::Span;
 use crate::learning::config::{self, DEFAULTS, outside};
 use crate::log::Log;
 use crate::pki::identity::check_plain_text;
-use crate::plan_json::OtherMethods;
+use crate::plan_json::{OtherMethods, plan_to_json};
 use crate::storage::Durability;
+use crate::transport::grpc::MAX_MESSAGE_BYTES;
 use hedgerow::Plan;
 use hedgerow::plan::Scaling;
 
@@ -125,6 +127,12 @@ enum NormConfig {
 /// mean for long.
 const SCALED_NORM: f32 = 1e3;
 
+/// Numbers of a message that are not models, for each output, and what its encoding adds.
+const NUMBERS_BESIDE_MODELS: usize = 64;
+
+/// What a node is told besides the plan when it joins.
+const BYTES_BESIDE_PLAN: usize = 1024;
+
 /// The value that switches a setting off.
 const NEVER: &str = "never";
 
@@ -164,6 +172,7 @@ impl ServeSettings {
             let bytes = limits.message_bytes;
             return Err(outside("limits.message_bytes", "0, or at least 1024", bytes));
         }
+        check_messages(&plan)?;
         if limits.handshake.0 < Duration::from_millis(10) {
             return Err(outside("limits.handshake", "at least 10ms", limits.handshake));
         }
@@ -185,6 +194,31 @@ impl ServeSettings {
             log,
         })
     }
+}
+
+/// Refuses a plan with messages that its nodes would refuse.
+fn check_messages(plan: &Plan) -> Result<(), ConfigError> {
+    let (method, config) = (plan.method(), plan.config());
+    let catch_up = (method.catch_up_len)(plan.setup());
+    let numbers = plan.layout().max_len().max(config.budget).max(catch_up) + NUMBERS_BESIDE_MODELS;
+    let (outputs, bytes) = (plan.outputs(), 4 * plan.outputs() * numbers);
+    if bytes > MAX_MESSAGE_BYTES {
+        let bound = format!(
+            "small enough that a message for {} has at most {MAX_MESSAGE_BYTES} bytes, which is \
+             all that nodes accept; it may have {bytes} (fewer classes or targets help, too)",
+            counted(outputs, "output")
+        );
+        return Err(outside("learning.budget", bound, config.budget));
+    }
+    let bytes = plan_to_json(plan).len();
+    if bytes > MAX_MESSAGE_BYTES - BYTES_BESIDE_PLAN {
+        let bound = format!(
+            "of names and texts short enough for a message of {MAX_MESSAGE_BYTES} bytes, which is \
+             all that nodes accept"
+        );
+        return Err(outside("learning", bound, format!("{bytes} bytes")));
+    }
+    Ok(())
 }
 
 impl RoundsConfig {
@@ -383,6 +417,14 @@ mod tests {
         let message = read(&["learning.inputs=1", "learning.compression=q8", "rounds.late=merge"])
             .unwrap_err();
         assert!(message.to_string().contains("rounds.late"), "{message}");
+        // What one output may have, a hundred of them may not.
+        let classes: Vec<String> = (0..100).map(|class| format!("\"c{class}\"")).collect();
+        let classes = format!("learning.classes=[{}]", classes.join(", "));
+        let large = ["learning.inputs=1", "learning.method=gr", "learning.budget=30000"];
+        read(&large).unwrap();
+        let message = read(&[&large[..], &[&classes]].concat()).unwrap_err().to_string();
+        let told = ["learning.budget", "8388608", "for 100 outputs", "12025600", "30000", "--set"];
+        assert!(told.iter().all(|part| message.contains(part)), "{message}");
         let message = read(&["learning.inputs=1", "listen.tls=false", "listen.address=0.0.0.0:1"])
             .unwrap_err();
         assert!(message.to_string().contains("loopback"), "{message}");

@@ -175,7 +175,8 @@ mod tests {
             .series(SeriesRule::default());
         let mut found = keys(&serde_json::to_string(&config).unwrap());
         let mut known = KNOWN.map(str::to_owned).to_vec();
-        (found.sort(), known.sort());
+        found.sort();
+        known.sort();
         assert_eq!(found, known);
     }
 

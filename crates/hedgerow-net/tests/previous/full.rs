@@ -56,8 +56,10 @@ impl PreviousServer {
 pub(super) struct Programs(PathBuf);
 
 pub(super) fn previous_programs() -> Programs {
-    let folder = std::env::var_os(PROGRAMS);
-    Programs(folder.expect("HEDGEROW_PREVIOUS: run this with `cargo xtask previous`").into())
+    let Some(folder) = std::env::var_os(PROGRAMS) else {
+        panic!("{PROGRAMS} is not set: run this with `cargo xtask previous`")
+    };
+    Programs(folder.into())
 }
 
 impl Programs {
@@ -102,6 +104,9 @@ enum Release {
     This,
 }
 use Release::{Previous, This};
+
+/// The server and the nodes of a part of a run.
+type Part = (Release, [Release; 3]);
 
 enum AnyServer {
     Previous(PreviousServer),
@@ -231,7 +236,7 @@ async fn this_node(
 async fn both_releases_work_together_over_a_run() {
     let old = [Previous; 3];
     let new = [This; 3];
-    let courses: [(&str, [(Release, [Release; 3]); 3]); 6] = [
+    let courses: [(&str, [Part; 3]); 6] = [
         ("this server, these nodes", [(This, new); 3]),
         ("previous server, previous nodes", [(Previous, old); 3]),
         ("this server, previous nodes", [(This, old); 3]),

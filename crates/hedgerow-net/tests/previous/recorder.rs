@@ -101,8 +101,7 @@ async fn record(programs: &Programs, folder: &Path, changes: &[&str]) -> Vec<u8>
         assert!(node.wait().unwrap().success());
     }
     accepting.abort();
-    let written = recorder.written.lock().unwrap().clone();
-    written
+    recorder.written.lock().unwrap().clone()
 }
 
 /// `cargo xtask previous --write` runs it.

@@ -245,7 +245,7 @@ impl Hub {
         let Run { id: run, learning } = self.run.clone();
         Ok((
             Session { sender, ledger, close_signal },
-            Welcome { protocol: VERSION, run, node, learning, epoch: inner.epoch },
+            Welcome { protocol: VERSION, newest: VERSION, run, node, learning, epoch: inner.epoch },
         ))
     }
 

@@ -176,6 +176,11 @@ impl Metrics {
             ("mse", "Mean squared error over the whole run", status.mse),
             ("window_mse", "Mean squared error over the latest rounds", status.window_mse),
             ("store_ok", "1 if the latest round was stored", Some(f64::from(status.store_ok))),
+            (
+                "shortage",
+                "1 if the open round needs more nodes than are connected",
+                Some(f64::from(status.shortage.is_some())),
+            ),
         ] {
             if let Some(value) = value {
                 registry.register(name, help, ConstGauge::new(value));
@@ -275,11 +280,14 @@ mod tests {
             ("hedgerow_round", 7.0),
             ("hedgerow_window_mse", 0.25),
             ("hedgerow_store_ok", 1.0),
+            ("hedgerow_shortage", 0.0),
             ("hedgerow_uptime_seconds", 2.5),
         ] {
             assert_eq!(value(&page, series), Some(expected), "{series}\n{page}");
         }
         assert_eq!(value(&page, "hedgerow_mse"), None, "no samples, no error");
+        let waiting = Status { shortage: Some("waits for 12, 11 connected".into()), ..status() };
+        assert_eq!(value(&metrics.render(&waiting), "hedgerow_shortage"), Some(1.0));
     }
 
     #[test]
@@ -346,6 +354,7 @@ mod tests {
             ("round", "gauge"),
             ("window_mse", "gauge"),
             ("store_ok", "gauge"),
+            ("shortage", "gauge"),
             ("uptime_seconds", "gauge"),
             ("round_seconds", "histogram"),
             ("commit_seconds", "histogram"),

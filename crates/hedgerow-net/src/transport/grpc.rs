@@ -244,7 +244,9 @@ mod server {
                 | CloseReason::OtherName => Code::PermissionDenied,
                 CloseReason::NoHello => Code::DeadlineExceeded,
                 CloseReason::NotHello | CloseReason::BadName(_) => Code::InvalidArgument,
-                CloseReason::Version(_) => Code::FailedPrecondition,
+                CloseReason::Version { .. } | CloseReason::Revision { .. } => {
+                    Code::FailedPrecondition
+                }
             };
             Self::new(code, reason.to_string())
         }

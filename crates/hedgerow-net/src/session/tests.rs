@@ -385,7 +385,7 @@ fn both_sides_speak_the_newest_version_that_both_know() {
         session.greet(Some(FromNode::Hello(hello))).unwrap();
         let learning = plan_to_json(&world.plan);
         let (protocol, newest) = (VERSION, VERSION);
-        let welcome = Welcome { protocol, newest, run: "run".into(), node: 0, learning };
+        let welcome = Welcome { protocol, newest, run: "run".into(), node: 0, learning, epoch: 0 };
         session.admit(Sender { node: 0, stream: 1 }, Ledger::default(), welcome);
         let Some(FromServer::Welcome(welcome)) = session.transmit() else { panic!("no welcome") };
         assert_eq!(welcome.protocol, expected, "{oldest} to {newest}");

@@ -83,7 +83,8 @@ impl World {
         let (ledger, _) = self.coordinator.join(newcomer, 0);
         let learning = plan_to_json(&self.plan);
         let (protocol, newest) = (VERSION, VERSION);
-        let welcome = Welcome { protocol, newest, run: "run".into(), node: number, learning, epoch: 0 };
+        let welcome =
+            Welcome { protocol, newest, run: "run".into(), node: number, learning, epoch: 0 };
         far.admit(sender, ledger, welcome);
         let joined = Joined::from_first(travel_down(far.transmit().unwrap()), &[]).unwrap();
         (far, joined)
@@ -396,7 +397,8 @@ fn both_sides_speak_the_newest_version_that_both_know() {
 fn a_welcome_is_checked() {
     let world = World::new(config("mk"), None);
     let learning = plan_to_json(&world.plan);
-    let good = Welcome { protocol: VERSION, newest: 0, run: "run".into(), node: 3, learning, epoch: 0 };
+    let good =
+        Welcome { protocol: VERSION, newest: 0, run: "run".into(), node: 3, learning, epoch: 0 };
     let first = |message: FromServer| Joined::from_first(message, &[]);
     let joined = first(FromServer::Welcome(good.clone())).unwrap();
     assert_eq!((joined.run.as_str(), joined.number, joined.plan), ("run", 3, world.plan.clone()));

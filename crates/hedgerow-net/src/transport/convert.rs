@@ -84,7 +84,14 @@ pub fn from_node_from_wire(
 pub fn from_server_to_wire(message: FromServer) -> wire::FromServer {
     let message = match message {
         FromServer::Welcome(Welcome { protocol, newest, run, node, learning, epoch }) => {
-            from_server::Message::Welcome(wire::Welcome { protocol, newest, run, node, learning, epoch })
+            from_server::Message::Welcome(wire::Welcome {
+                protocol,
+                newest,
+                run,
+                node,
+                learning,
+                epoch,
+            })
         }
         FromServer::Message(ToNode::Broadcast(BroadcastMessage { round, heads, taken })) => {
             let is_compressed =
@@ -118,9 +125,14 @@ pub fn from_server_to_wire(message: FromServer) -> wire::FromServer {
 /// What a node receives. The transport bounds the bytes of a message, the node its numbers.
 pub fn from_server_from_wire(message: wire::FromServer) -> Result<FromServer, Rejected> {
     Ok(match message.message.ok_or(EMPTY_MESSAGE)? {
-        from_server::Message::Welcome(wire::Welcome { protocol, newest, run, node, learning, epoch }) => {
-            FromServer::Welcome(Welcome { protocol, newest, run, node, learning, epoch })
-        }
+        from_server::Message::Welcome(wire::Welcome {
+            protocol,
+            newest,
+            run,
+            node,
+            learning,
+            epoch,
+        }) => FromServer::Welcome(Welcome { protocol, newest, run, node, learning, epoch }),
         from_server::Message::Broadcast(broadcast) => {
             let wire::Broadcast { round, kernels, numbers, compressed, taken, more } = broadcast;
             let head = |wire::BroadcastHead { kernels, numbers }| {

@@ -114,8 +114,8 @@ struct IssueArguments {
     /// How long the certificates are good
     #[arg(long, value_name = "N", default_value_t = CERTIFICATE_DAYS, value_parser = days())]
     days: u32,
-    /// Write new files for owners of one, in the same role. The old certificates stay good until they end, so
-    /// that owners can change over later; revoke and issue again if one was lost
+    /// Write new files for owners of one, in the same role. The old certificates stay good until
+    /// they end, so that owners can change over later; revoke and issue again if one was lost
     #[arg(long)]
     renew: bool,
     #[command(flatten)]

@@ -96,6 +96,9 @@ impl GroupRun {
             let sizes = context.sizes();
             let sizes = Sizes { nodes: choice.scope.nodes(sizes.nodes), ..sizes };
             let plan = settings.plan(choice, sizes, seed)?;
+            // As if nodes scaled their samples themselves.
+            let is_online = matches!(context.scaler, Scaler::Online { .. });
+            let plan = Plan::new(plan.config().clone().limits_labels(is_online))?;
             // What is sent is sent in every trial.
             let is_measured = choice.may_be_subject()
                 && match settings.importance {

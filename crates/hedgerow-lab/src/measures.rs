@@ -200,7 +200,7 @@ impl Measures {
                     sum += error * error;
                     let interval = self.targets[output].see(node, value, truth, time);
                     if let Some(sampler) = &mut self.sampler {
-                        sampler.see(node, truth, value, interval);
+                        sampler.see(node, [truth, value], interval, time);
                     }
                     if let Some((predictions, _)) = &mut self.predictions {
                         predictions.push(ScoredPrediction { index, node, truth, value, interval });

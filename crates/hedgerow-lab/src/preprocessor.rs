@@ -7,6 +7,7 @@ use std::ops::Range;
 use hedgerow::NodeId;
 use hedgerow::federation::Contact;
 use hedgerow::message::Report;
+use hedgerow::plan::DEFAULT_SCALE_NODES;
 use hedgerow::scaling::{Axis, NodeScaling, Scale, ScaleKind, ServerScaling};
 
 use crate::round_generator::Turn;
@@ -175,6 +176,7 @@ impl Preprocessor {
             Scaler::Fixed(scale) => (Some(NodeScaling::fixed(scale.clone())), None),
             Scaler::Online { kind, raw_labels } => {
                 let server = ServerScaling::new(*kind, features).with_labels(outputs);
+                let server = server.with_first_nodes(DEFAULT_SCALE_NODES.min(nodes));
                 let server = if *raw_labels { server.with_raw_labels() } else { server };
                 (Some(NodeScaling::new(*kind, features)), Some(server))
             }
@@ -289,9 +291,7 @@ impl Preprocessor {
                 let start = round.x.len();
                 round.x.resize(start + x.len(), 0.0);
                 self.tally.imputed += scaling.prepare(x, &mut round.x[start..]) as u64;
-                let scaled = |(output, y): (usize, &f32)| {
-                    scaling.label(output).map_or(*y, |label| label.scale_label(*y))
-                };
+                let scaled = |(output, y): (usize, &f32)| scaling.scale_label(output, *y);
                 round.y.extend(y.iter().enumerate().map(scaled));
             }
         };

@@ -326,11 +326,15 @@ impl Results {
         let fewer = self.rounds_asked.map(|asked| {
             format!("the data has {}, {asked} were asked for", counted(self.rounds, "round"))
         });
+        let targets = (!self.targets.is_empty()).then(|| {
+            let names = self.targets.join(", ");
+            format!("{names}; errors of all together are in units of their standard deviations")
+        });
         let all = [
             ("Data", Some(provenance.clone()).filter(|words| words != "generated")),
             ("Inputs", Some(inputs.clone())),
             ("Classes", Some(self.classes.join(", "))),
-            ("Targets", Some(self.targets.join(", "))),
+            ("Targets", targets),
             ("Scaling", Some(self.scaling.clone())),
             ("Missing", (missing_inputs + missing_labels > 0).then_some(missing)),
             ("Rounds", fewer),

@@ -65,7 +65,14 @@ impl PredictionSampler {
         self.round += 1;
     }
 
-    pub(crate) fn see(&mut self, node: NodeId, truth: f32, value: f32, interval: Option<Interval>) {
+    /// `time` is NaN without a date.
+    pub(crate) fn see(
+        &mut self,
+        node: NodeId,
+        [truth, value]: [f32; 2],
+        interval: Option<Interval>,
+        time: f64,
+    ) {
         if !truth.is_finite() || !value.is_finite() {
             return;
         }
@@ -87,7 +94,8 @@ impl PredictionSampler {
         if let Some(device) = self.devices.get_mut(node / self.every) {
             let margin = interval.map(|Interval { lower, upper }| (upper - lower) / 2.0);
             let margin = margin.filter(|margin| margin.is_finite());
-            device.see(CoursePoint { round: self.round, truth, value, margin });
+            let time = Some(time).filter(|time| time.is_finite());
+            device.see(CoursePoint { round: self.round, truth, value, margin, time });
         }
     }
 
@@ -143,9 +151,11 @@ mod tests {
         for round in 0..rounds {
             for node in 0..nodes {
                 let interval = Some(Interval { lower: -1.0, upper: 3.0 });
-                sampler.see(node, round as f32, round as f32 + node as f32, interval);
+                let pair = [round as f32, round as f32 + node as f32];
+                let time = if node == 0 { 60.0 * round as f64 } else { f64::NAN };
+                sampler.see(node, pair, interval, time);
             }
-            sampler.see(0, f32::NAN, 1.0, None);
+            sampler.see(0, [f32::NAN, 1.0], None, 0.0);
             sampler.close_round();
         }
         sampler.finish()
@@ -160,6 +170,7 @@ mod tests {
             truth: round as f32 - 1.0,
             value: round as f32 - 1.0,
             margin: Some(2.0),
+            time: Some(60.0 * (round as f64 - 1.0)),
         };
         let all = vec![point(1), point(2), point(3)];
         assert_eq!(devices, [DeviceCourse { node: 0, whole: all.clone(), recent: all }]);

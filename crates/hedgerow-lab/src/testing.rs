@@ -214,6 +214,7 @@ pub fn add_predictions(results: &mut Results, devices: u32, rounds: u64) {
         truth: (round as f32 / 7.0).sin() * 10.0,
         value: (round as f32 / 7.0).sin() * 9.0 + node as f32 / 10.0,
         margin: (round > 1).then_some(2.0),
+        time: None,
     };
     let course = |node: u32| {
         let all: Vec<CoursePoint> = (1..=rounds).map(|round| point(node, round)).collect();

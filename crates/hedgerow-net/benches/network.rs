@@ -192,7 +192,7 @@ impl CertifiedNodes {
                 let (sender, outgoing) = mpsc::channel::<wire::FromNode>(4);
                 let outgoing =
                     stream::unfold(outgoing, async |mut from| Some((from.recv().await?, from)));
-                let hello = wire::Hello { protocol: 1, name, ..wire::Hello::default() };
+                let hello = wire::Hello { protocol: 2, name, ..wire::Hello::default() };
                 sender.send(wire::from_node::Message::Hello(hello).into()).await.unwrap();
                 let mut incoming =
                     FederationClient::new(channel).join(outgoing).await.unwrap().into_inner();

@@ -7,7 +7,7 @@
 //! when it is stored, [`Coordinator::committed`] returns the [`Opening`] to send. Until then, no
 //! other round closes.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use hedgerow::state::BadState;
 use hedgerow::{NodeId, Plan, Server};
 
 use events::{Event, Events};
-use records::{Commit, NodeRecord, RoundRecord, Saved};
+use records::{Commit, NodeRecord, RoundRecord, Saved, Standing, StandingRecord};
 use rules::{Late, Limits, Quorum, Rules};
 
 mod checks;
@@ -26,6 +26,7 @@ mod judging;
 mod members;
 mod messages;
 mod opening;
+mod operating;
 pub mod records;
 pub mod rules;
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub use closing::{Closed, Closing};
 pub use members::{Ledger, Member};
 pub use messages::{Envelope, HearingResult, Newcomer, Refusal, Said, Sender, Sent, Verdict};
 pub use opening::Opening;
+pub use operating::Earlier;
 pub(crate) use totals::mean;
 pub use totals::{BadTotals, NodeSet, Totals, WINDOW_ROUNDS, Window, WireBytes};
 
@@ -59,12 +61,14 @@ pub enum BadRun {
         /// The round of the state.
         found: u64,
     },
-    /// Node numbers have a gap.
-    #[error("node {expected} is missing: after it comes node {found}")]
+    /// Node numbers must rise.
+    #[error("a node has the number {found}, and it must be from {least} to {most}")]
     Node {
-        /// The missing number.
-        expected: NodeId,
-        /// The number found in its place.
+        /// The least that it may be here.
+        least: NodeId,
+        /// The greatest.
+        most: NodeId,
+        /// What it is.
         found: NodeId,
     },
 }
@@ -113,7 +117,16 @@ pub struct Coordinator {
     events: Events,
     /// Whether a round needs more nodes than are connected.
     is_short: bool,
+    /// Nodes that may not do everything, by name. They need not have joined.
+    standings: HashMap<String, StandingRecord>,
+    /// Whether rounds stay open.
+    is_paused: bool,
+    /// Nodes whose reports are to be dropped when the server is back.
+    waiting_forgets: Vec<NodeId>,
 }
+
+/// The greatest node number: the core keeps reports of as many nodes.
+const MAX_NUMBER: NodeId = hedgerow::limits::MAX_REPORTING as NodeId - 1;
 
 /// What a round asked for. A late upload counts only if the open round asks for the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,18 +149,21 @@ impl Coordinator {
         let (server, totals) = match saved {
             None => (plan.server(), Totals::default()),
             Some(saved) => {
-                let server = Server::restore(&plan, &saved.server, saved.scaling.as_deref())?;
-                let (expected, found) = (saved.round, server.round());
-                if expected != found {
-                    return Err(BadRun::Round { expected, found });
-                }
-                (server, Totals::restore(&saved.totals, plan.kernels(), nodes.len())?)
+                let nodes = nodes.last().map_or(0, |last| last.number as usize + 1);
+                let Earlier { server, totals } = Earlier::restore(&plan, saved, nodes)?;
+                (server, totals)
             }
         };
-        if let Some((place, node)) = (0..).zip(&nodes).find(|(place, node)| node.number != *place) {
-            return Err(BadRun::Node { expected: place, found: node.number });
+        // Numbers of removed nodes are missing.
+        let mut members: Vec<Member> = Vec::new();
+        for node in nodes {
+            let (least, most, found) = (members.len() as NodeId, MAX_NUMBER, node.number);
+            if !(least..=most).contains(&found) {
+                return Err(BadRun::Node { least, most, found });
+            }
+            members.resize_with(found as usize, Member::default);
+            members.push(Member::new(node));
         }
-        let mut members: Vec<Member> = nodes.into_iter().map(Member::new).collect();
         let closed = server.round().saturating_sub(1);
         for (node, member) in members.iter_mut().enumerate() {
             member.mean_forecast_error = server.mean_forecast_error(node as NodeId);
@@ -185,6 +201,9 @@ impl Coordinator {
             has_scaling_news: saved.is_none(),
             events: Events::default(),
             is_short: false,
+            standings: HashMap::new(),
+            is_paused: false,
+            waiting_forgets: Vec::new(),
         };
         coordinator.ask(&Arc::clone(&coordinator.opening));
         Ok(coordinator)
@@ -285,7 +304,6 @@ impl Coordinator {
         }
         member.record.last_seen_ms = at_ms;
         member.is_changed = true;
-        member.is_revoked = false;
         name_into(&mut member.software, software);
         name_into(&mut member.address, address);
         let address = member.address.clone();
@@ -302,14 +320,12 @@ impl Coordinator {
             self.connected += 1;
             self.answered_connected += usize::from(member.answered == self.turn);
         }
-        let ledger = member.ledger;
+        let (ledger, standing) = (member.ledger, self.standings.get(name));
+        let standing = standing.map(|record| record.standing);
+        member.standing = None;
+        self.apply_standing(node, standing);
         self.note_shortage();
         (ledger, replaced)
-    }
-
-    /// A node's certificate was revoked: its stream is about to end.
-    pub fn revoke(&mut self, node: NodeId) {
-        self.members.get_mut(node as usize).into_iter().for_each(|node| node.is_revoked = true);
     }
 
     /// A stream ended. The quorum may be reached now.
@@ -333,18 +349,31 @@ impl Coordinator {
 
     /// The answers that a round needs and the connected nodes, if those are too few.
     pub fn shortage(&self) -> Option<(usize, usize)> {
-        let (needed, connected) = (self.least_answers(), self.connected);
+        let (needed, connected) = (self.least_answers(), self.contributors());
         (needed > connected).then_some((needed, connected))
+    }
+
+    /// Connected nodes that may contribute.
+    fn contributors(&self) -> usize {
+        // Almost always there are no standings.
+        if self.standings.is_empty() {
+            return self.connected;
+        }
+        let is_quarantined = |member: &&Member| {
+            member.is_connected() && member.standing == Some(Standing::Quarantined)
+        };
+        self.connected - self.members.iter().filter(is_quarantined).count()
     }
 
     /// Answers without which no round closes, however long it is open.
     fn least_answers(&self) -> usize {
+        // Without a quorum, beats wait for the least.
         self.needed().unwrap_or(self.rules.least)
     }
 
     /// Notes that a shortage has begun or ended.
     fn note_shortage(&mut self) {
-        let (needed, connected) = (self.least_answers(), self.connected);
+        let (needed, connected) = (self.least_answers(), self.contributors());
         let is_short = needed > connected;
         if std::mem::replace(&mut self.is_short, is_short) != is_short {
             self.events.note(match is_short {
@@ -357,6 +386,9 @@ impl Coordinator {
     /// Whether the open round is to be closed. A beat without answers passes.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let is_beat = self.pass_beat(now);
+        if self.is_paused {
+            return false;
+        }
         if self.server.is_none() || self.closing.is_some() || !self.has_enough() {
             return false;
         }
@@ -419,7 +451,9 @@ impl Coordinator {
     /// These records could not be stored: the next call returns them again.
     pub fn changed_again(&mut self, nodes: &[NodeRecord]) {
         for node in nodes {
-            self.members[node.number as usize].is_changed = true;
+            let member = &mut self.members[node.number as usize];
+            // It may have been removed meanwhile.
+            member.is_changed = member.record.name == node.name;
         }
     }
 

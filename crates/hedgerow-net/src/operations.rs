@@ -10,7 +10,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::audit::Entry;
-use crate::coordinator::BadRun;
+pub use crate::coordinator::records::{Snapshot, Target};
 use crate::serve::status::{NodeState, NodeStatus, Status};
 use crate::storage::StoreError;
 
@@ -169,16 +169,6 @@ impl Action {
     }
 }
 
-/// Where a run is set back to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Target {
-    /// The snapshot in which this round was open.
-    Round(u64),
-    /// The latest snapshot that was stored at this time or before, in milliseconds since 1970.
-    Time(u64),
-}
-
 /// Which nodes are listed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -268,17 +258,6 @@ pub enum Outcome {
     },
 }
 
-/// A round that a run can be set back to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Snapshot {
-    /// The round that was open.
-    pub round: u64,
-    /// When it was stored, in milliseconds since 1970; 0 if that is not known.
-    pub at_ms: u64,
-    /// Bytes of its state.
-    pub bytes: u64,
-}
-
 /// Why an action was not done. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -329,14 +308,6 @@ pub enum ActionError {
         /// Its bytes.
         found: usize,
     },
-    /// There is no such snapshot.
-    #[error("no snapshot {asked}; {there}")]
-    NoSnapshot {
-        /// What was asked for.
-        asked: String,
-        /// What there is.
-        there: String,
-    },
     /// The plan has no scale that nodes agree on.
     #[error("the nodes of this run don't agree on scales: there is nothing to set back")]
     NoScale,
@@ -360,18 +331,9 @@ pub enum ActionError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The state of a snapshot can't be used.
-    #[error("the snapshot can't be used: {0}")]
-    Run(#[from] BadRun),
-    /// Another action of this kind is being done.
-    #[error("another operator is setting the run back at this moment")]
-    Busy,
     /// The server is shutting down.
     #[error("the server is going down")]
     GoingDown,
-    /// This version can't do it.
-    #[error("this server can't do that yet")]
-    NotYet,
 }
 
 impl ActionError {
@@ -385,22 +347,26 @@ impl ActionError {
             Self::NotSo { .. } => "not-so",
             Self::AlreadySo { .. } | Self::Already(_) => "already-so",
             Self::Reason { .. } => "bad-reason",
-            Self::NoSnapshot { .. } => "no-snapshot",
             Self::NoScale => "no-scale",
             Self::Fixed { .. } => "fixed",
             Self::Setting(_) => "bad-setting",
             Self::NotChanged { .. } => "not-changed",
+            Self::Store(StoreError::NoSnapshot { .. }) => "no-snapshot",
+            Self::Store(StoreError::Exists { .. }) => "exists",
             Self::Store(_) => "store",
-            Self::Run(_) => "bad-snapshot",
-            Self::Busy => "busy",
             Self::GoingDown => "going-down",
-            Self::NotYet => "not-yet",
         }
     }
 
     /// Whether the server failed, rather than that something impossible was asked for.
     pub fn is_failure(&self) -> bool {
-        matches!(self, Self::Store(_) | Self::Run(_) | Self::Busy | Self::GoingDown)
+        match self {
+            Self::Store(error) => {
+                !matches!(error, StoreError::NoSnapshot { .. } | StoreError::Exists { .. })
+            }
+            Self::GoingDown => true,
+            _ => false,
+        }
     }
 }
 

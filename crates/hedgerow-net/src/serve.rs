@@ -7,6 +7,7 @@ mod difference;
 pub mod history_cache;
 pub mod hub;
 pub mod listener;
+pub mod live_settings;
 pub mod metrics;
 mod renewal;
 pub mod server;

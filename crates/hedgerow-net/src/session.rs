@@ -15,7 +15,7 @@ mod tests;
 
 pub use close_reason::CloseReason;
 pub use connect_error::ConnectError;
-pub use message::{FromNode, FromServer, Hello, VERSION, Welcome};
+pub use message::{FromNode, FromServer, Hello, OLDEST, VERSION, Versions, Welcome};
 pub use node::{Joined, NodeSession, ServerNews, hello};
 #[cfg(feature = "server")]
 pub use server::ServerSession;

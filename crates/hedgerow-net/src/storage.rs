@@ -1,17 +1,22 @@
 //! Where a server keeps its run: the trait [`Storage`], SQLite behind it ([`sqlite`]), and the
 //! thread that writes ([`writer`]).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hedgerow::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::records::{Commit, NodeRecord};
+use crate::audit::{Draft, Entry};
+use crate::coordinator::records::{
+    Change, Commit, NodeRecord, RoundRecord, Saved, Snapshot, Target,
+};
 use crate::file::FileError;
 
 pub mod sqlite;
 pub mod writer;
 
+pub use sqlite::backup::{BackedUp, Restored, backup, restore};
+pub use sqlite::retention::SnapshotLimits;
 pub use sqlite::{Store, View};
 
 /// Stores the rounds and nodes of a run.
@@ -23,6 +28,38 @@ pub trait Storage: Send {
     fn node_number(&mut self, name: &str, most: u32) -> Result<NodeId, StoreError>;
     /// Stores records of nodes that have joined: all of them or none.
     fn save_nodes(&mut self, nodes: &[NodeRecord]) -> Result<(), StoreError>;
+    /// Stores a decision and its entry of the audit log: both or neither.
+    fn decide(&mut self, change: &Change, entry: &Draft) -> Result<(), StoreError>;
+    /// The states that the run can be set back to, the oldest first.
+    fn snapshots(&self) -> Vec<Snapshot>;
+    /// Sets the run back, with an entry of `actor` in the audit log: all of it or nothing. Nothing
+    /// is changed if `check` refuses the state.
+    fn roll_back(
+        &mut self,
+        to: Target,
+        actor: &str,
+        at_ms: u64,
+        check: CheckState<'_>,
+    ) -> Result<RolledBack, StoreError>;
+    /// At most `most` entries of the audit log, from number `from` on or the latest ones, and the
+    /// number of the latest of all. Fails if the log was changed.
+    fn audit(&self, from: Option<u64>, most: usize) -> Result<(Vec<Entry>, u64), StoreError>;
+    /// The file that it writes; none if it is not in a file.
+    fn path(&self) -> Option<&Path>;
+}
+
+/// Whether a server can go on from a state; if not, why.
+pub type CheckState<'a> = &'a mut dyn FnMut(&Saved) -> Result<(), String>;
+
+/// A run that was set back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RolledBack {
+    /// The state that it is in now.
+    pub saved: Saved,
+    /// The rounds before it.
+    pub history: Vec<RoundRecord>,
+    /// See [`Decisions::epoch`](crate::coordinator::records::Decisions::epoch).
+    pub epoch: u64,
 }
 
 /// What a committed round survives.
@@ -86,6 +123,36 @@ pub enum StoreError {
         path: PathBuf,
         /// The log.
         log: PathBuf,
+    },
+    /// The log of another store is beside it.
+    #[error("{}: its log {} belongs to another store: this one was put in its place while the log stayed; move the log and the -shm file away, or use `hedgerow admin restore`, which does that", path.display(), log.display())]
+    OtherLog {
+        /// The store.
+        path: PathBuf,
+        /// The log.
+        log: PathBuf,
+    },
+    /// There is no such snapshot.
+    #[error("no snapshot {asked}; {there}")]
+    NoSnapshot {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        there: String,
+    },
+    /// A copy would overwrite a file.
+    #[error("{}: exists already; choose another name", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A copy is not as its source.
+    #[error("{}: not usable: {reason}", path.display())]
+    Unfit {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
     },
     /// The disk is full. Nothing was stored.
     #[error("{}: no room left on the disk; nothing was stored, and it can be tried again", path.display())]

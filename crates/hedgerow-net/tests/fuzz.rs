@@ -140,7 +140,7 @@ fn honest(plan: &Plan) -> Vec<Vec<u8>> {
     let report =
         wire::Report { numbers: hedgerow_net::transport::protocol::numbers_to_bytes(&[1.0; 20]) };
     messages.push(wire::from_node::Message::Report(report).into());
-    let hello = wire::Hello { protocol: 1, name: "node".into(), ..wire::Hello::default() };
+    let hello = wire::Hello { protocol: 2, name: "node".into(), ..wire::Hello::default() };
     messages.push(wire::from_node::Message::Hello(hello).into());
     messages.push(wire::from_node::Message::Idle(wire::Idle {}).into());
     messages.iter().map(Message::encode_to_vec).collect()

@@ -129,7 +129,13 @@ impl Node {
 
 fn hello(name: &str) -> from_node::Message {
     let (run, software) = (String::new(), "test 1".into());
-    from_node::Message::Hello(wire::Hello { protocol: VERSION, name: name.into(), run, software })
+    from_node::Message::Hello(wire::Hello {
+        protocol: VERSION,
+        name: name.into(),
+        run,
+        software,
+        newest: 0,
+    })
 }
 
 fn upload(round: u64, numbers: usize) -> from_node::Message {

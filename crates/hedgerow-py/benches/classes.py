@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +40,25 @@ def of_river(stream: Any) -> Rows:
     return x, np.array([classes.index(y) for _, y in samples])
 
 
+def of_words() -> Rows:
+    """Which of the 200 most frequent words mails of SpamAssassin have. Needs spampy."""
+    from scipy.io import loadmat
+
+    package = find_spec("spampy")
+    if package is None or package.origin is None:
+        sys.exit("mail words: pip install --no-deps spampy scipy")
+    table = loadmat(Path(package.origin).parent / "datasets/spamTrain.mat")
+    x = table["X"].astype(float)
+    return x[:, np.argsort(-x.sum(axis=0))[:200]], table["y"][:, 0].astype(int)
+
+
 DATA: dict[str, Callable[[], Rows]] = {
     "Phishing": lambda: of_river(datasets.Phishing()),
     "Bananas": lambda: of_river(datasets.Bananas()),
     "ImageSegments": lambda: of_river(datasets.ImageSegments()),
     "breast cancer": lambda: bundled.load_breast_cancer(return_X_y=True),
     "digits": lambda: bundled.load_digits(return_X_y=True),
+    "mail words": of_words,
 }
 
 
@@ -133,15 +148,16 @@ def run_hedgerow(program: str, data: str, x: np.ndarray, y: np.ndarray) -> None:
             writer = csv.writer(file)
             writer.writerow([*(f"x{at}" for at in range(x.shape[1])), "y"])
             writer.writerows([*row, f"c{label}"] for row, label in zip(x.tolist(), y, strict=True))
-        for nodes, method in ((1, "tr"), (1, "gr"), (20, "tr"), (20, "gr")):
+        runs = product((1, 20), ("squared", "logistic"), ("tr", "gr"))
+        for nodes, loss, method in runs:
             command = [program, "simulate", "--json", "--data", str(table), "--trials", "1"]
             command += ["--scaling", "online", "--method", method, "--nodes", str(nodes)]
-            command += ["--threads", "1", "--out", str(Path(folder, "out"))]
+            command += ["--set", f"learning.loss={loss}", "--threads", "1", "--out", str(Path(folder, "out"))]
             begin = cpu_of_children()
             told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
             rate = len(y) / (cpu_of_children() - begin)
             of = told["methods"][0]["classes"]
-            name = f"**Hedgerow {method}**, {nodes} node{'s' if nodes > 1 else ''}"
+            name = f"**Hedgerow {method}**, {nodes} node{'s' if nodes > 1 else ''}, {loss} loss"
             show(data, name, of["accuracy"]["mean"], of["log_loss"]["mean"], rate)
 
 

@@ -120,7 +120,9 @@ def test_classes_and_several_targets_are_loaded(method: str, target: str, tmp_pa
     assert np.array_equal(model.predict_proba(rows)[-NODES:], wanted)
     assert np.isnan(model.predict_interval(rows)).all()
     only = model.predict(rows, node="sensor-1")
-    assert all((name is None) == (owner != "sensor-1") for name, owner in zip(only, rows["sensor"], strict=True))
+    assert all(
+        (name is None) == (owner != "sensor-1") for name, owner in zip(only, rows["sensor"], strict=True)
+    )
 
 
 def test_frames_and_arrays_are_taken(saved: Path) -> None:
@@ -158,8 +160,10 @@ def test_what_cannot_be_predicted_is_an_error_in_words(saved: Path, tmp_path: Pa
     rows = frame(5)
     with pytest.raises(KeyError, match=r"did you mean .*sensor-1"):
         model.predict(rows, node="sensor1")
-    with pytest.raises(ValueError, match=r"no column .*temp"):
+    with pytest.raises(ValueError, match=r"^the frame: no column .*temp"):
         model.predict(rows.drop(columns="temp"))
+    with pytest.raises(ValueError, match=r"^the frame, row 2, column .*temp"):
+        model.predict(rows.assign(temp=[1.0, 2.0, "warm", 3.0, 4.0, *[5.0] * (len(rows) - 5)]))
     with pytest.raises(ValueError, match="shape"):
         model.predict([[1.0, 2.0]])
     with pytest.raises(ValueError, match=r"between 0\.5 and 0\.99"):

@@ -7,6 +7,7 @@
 pub(crate) mod bars;
 pub(crate) mod chart;
 pub(crate) mod convergence;
+mod dates;
 pub(crate) mod dots;
 pub(crate) mod drift;
 pub(crate) mod errors;
@@ -309,6 +310,28 @@ mod tests {
         assert!(drawn(&results).is_empty());
         results.methods.clear();
         assert!(drawn(&results).is_empty());
+    }
+
+    #[test]
+    fn predictions_stand_at_their_dates() {
+        let mut results = sample::results(2, 5, 1);
+        sample::add_predictions(&mut results, 2, 48);
+        assert!(svg(&results, "predictions.svg").contains(">round t<"));
+        let begin = hedgerow_data::timestamp::parse("2026-03-01 12:00").unwrap();
+        let place = results.methods.iter().position(|one| one.sampled.is_some()).unwrap();
+        let devices = &mut results.methods[place].sampled.as_mut().unwrap().devices;
+        for point in devices.iter_mut().flat_map(|device| &mut device.recent) {
+            point.time = Some(begin + 3600.0 * point.round as f64);
+        }
+        let dated = svg(&results, "predictions.svg");
+        for part in [">time, from 2026-03-02 13:00 to 2026-03-03 12:00<", ">03-03<", ">18:00<"] {
+            assert!(dated.contains(part), "{part}: {dated}");
+        }
+        // A time that goes back has no place on an axis.
+        let place = results.methods.iter().position(|one| one.sampled.is_some()).unwrap();
+        let devices = &mut results.methods[place].sampled.as_mut().unwrap().devices;
+        devices.iter_mut().for_each(|device| device.recent[3].time = Some(0.0));
+        assert!(svg(&results, "predictions.svg").contains(">round t<"));
     }
 
     #[test]

@@ -182,6 +182,15 @@ impl Raw {
         self.scaling.scale().is_some()
     }
 
+    /// Errors of predictions in a scale that was worth nothing say nothing of those to come.
+    fn restart(&mut self, output: usize) {
+        self.errors[output] = ErrorQuantiles::default();
+        let State { tally, unacked, told, .. } = &mut self.state;
+        (tally.scored, tally.squared_error) = (0, 0.0);
+        *unacked = UnackedErrors::default();
+        told.iter_mut().for_each(|(_, told)| *told = UnackedErrors::default());
+    }
+
     /// Writes the probabilities of the classes that the values in the buffers stand for. Returns
     /// the likeliest class.
     fn classify(&mut self, plan: &Plan) -> Option<usize> {
@@ -409,6 +418,9 @@ impl Node {
                 self.importance.iter_mut().for_each(|meter| meter.rescale(rescaling));
             }
             self.own.get_mut(output).into_iter().for_each(|own| own.rescale(rescaling));
+            if rescaling.restarts() {
+                self.raw.iter_mut().for_each(|raw| raw.restart(output));
+            }
             // What was owed was in another scale.
             self.encoders.get_mut(output).into_iter().for_each(Encoder::forget);
         }
@@ -514,16 +526,13 @@ impl Node {
         }
         let is_scaled = scaling.scale().is_some();
         if is_scaled && known {
-            let label = |output: usize| match scaling.label(output) {
-                Some(label) => label.scale_label(y[output]),
-                None => y[output],
-            };
+            let label = |output: usize| scaling.scale_label(output, y[output]);
             let (x, z) = (&scratch.x, Features::made(&scratch.z));
             measure_importance(plan, heads, own, importance, x, z, label);
         }
         if is_scaled {
             for (output, (own, y)) in own.iter_mut().zip(y).enumerate() {
-                own.learn(scaling.label(output).map_or(*y, |label| label.scale_label(*y)));
+                own.learn(scaling.scale_label(output, *y));
             }
         }
         let waits = if is_scaled { link.answered == Some(round) } else { *holds_unscaled };
@@ -568,7 +577,7 @@ impl Node {
         let z = Features::made(&scratch.z);
         let mut is_learned = true;
         for (output, (head, y)) in heads.iter_mut().zip(y).enumerate() {
-            let scaled = scaling.label(output).map_or(*y, |label| label.scale_label(*y));
+            let scaled = scaling.scale_label(output, *y);
             // The label was checked when it came, and the map is the plan's own.
             is_learned &= head.learn(z, scaled).is_ok();
         }

@@ -314,8 +314,8 @@ impl OwnLayer {
 
     /// Follows a change of scale. What is known of labels is converted exactly. Sums over the
     /// features of a dictionary are converted as the method's own; sums over other features start
-    /// afresh if inputs change their scale. If that leaves numbers beyond reason, the layer starts
-    /// afresh.
+    /// afresh if inputs change their scale. If that leaves numbers beyond reason, or if the label's
+    /// offset moves, the layer starts afresh.
     pub fn rescale(&mut self, rescaling: &Rescaling) {
         let (state, gain) = (&mut self.state, rescaling.gain());
         let features = state.features();
@@ -337,7 +337,7 @@ impl OwnLayer {
         state.clips.rescale(gain);
         state.mixture.rescale(gain);
         self.scratch.has_sample = false;
-        if gain <= 0.0 || !self.state.is_sound(features) {
+        if gain <= 0.0 || rescaling.shift() != 0.0 || !self.state.is_sound(features) {
             *self = Self::new(features);
         }
     }

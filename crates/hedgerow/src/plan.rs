@@ -30,7 +30,7 @@ use crate::method::{
 use crate::own_layer::{MAX_OWN_FEATURES, OwnLayer};
 use crate::scaling::{NodeScaling, Rescaling, Scale, ServerScaling};
 
-pub use config::{PlanConfig, Scaling, SeriesRule};
+pub use config::{DEFAULT_SCALE_NODES, PlanConfig, Scaling, SeriesRule};
 
 /// Everything that a federation agrees on. Clones share it.
 ///
@@ -178,7 +178,10 @@ impl Plan {
         if !info.supports(aggregation) {
             return Err(PlanError::Aggregation { method, aggregation });
         }
-        let setup = Setup::new(config.numbers(), kernel);
+        let mut setup = Setup::new(config.numbers(), kernel);
+        if config.limits_labels || matches!(config.scaling, Scaling::Online { .. }) {
+            setup = setup.with_label_limit(Scale::LIMIT);
+        }
         let least = (info.least_memory)(&setup);
         if config.memory < least && config.memory != 0 {
             let bound = format!("0, for none, or at least {least} bytes");
@@ -303,6 +306,7 @@ impl Plan {
     pub fn server_scaling(&self) -> Option<ServerScaling> {
         let Scaling::Online { kind } = self.config().scaling else { return None };
         let scaling = ServerScaling::new(kind, self.inputs()).with_labels(self.outputs());
+        let scaling = scaling.with_first_nodes(self.config().first_scale_nodes());
         let raw_labels = self.config().has_raw_labels();
         Some(if raw_labels { scaling.with_raw_labels() } else { scaling })
     }
@@ -406,6 +410,7 @@ fn check_counts(config: &PlanConfig) -> Result<(), PlanError> {
         ("memory", 0, config.memory, MAX_MEMORY),
         ("kernels", 1, kernels, usize::MAX),
         ("pof.kernels_per_upload", 1, config.pof.kernels_per_upload, kernels),
+        ("scale_nodes", 1, config.first_scale_nodes(), nodes),
     ] {
         at_least(key, least, value)?;
         at_most(key, most, value)?;

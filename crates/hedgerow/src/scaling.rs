@@ -8,6 +8,7 @@
 //! [`NodeScaling::report`] where the server is in reach; at the server [`ServerScaling::accept`]
 //! reports and, once the round of the models has closed, [`ServerScaling::close_round`].
 
+mod change;
 mod node;
 mod refit;
 mod rescaling;
@@ -15,6 +16,7 @@ mod scale;
 mod server;
 mod summary;
 
+pub use change::ScaleChange;
 pub use node::NodeScaling;
 pub(crate) use refit::SumsRefit;
 pub use rescaling::Rescaling;

@@ -17,7 +17,7 @@ use crate::message::{
 };
 use crate::method::ServerMethod;
 use crate::plan::Plan;
-use crate::scaling::{Rescaling, Scale, ServerScaling};
+use crate::scaling::{Rescaling, Scale, ScaleChange, ServerScaling};
 use crate::state::{BadState, StateKind};
 
 pub(crate) use codec::Down;
@@ -31,6 +31,7 @@ pub struct Server {
     /// One for each output.
     pub(crate) heads: Vec<Box<dyn ServerMethod>>,
     scaling: Option<ServerScaling>,
+    scale_change: Option<ScaleChange>,
     pub(crate) down: Down,
     /// By node; only of those that are connected, and only if uploads are compressed.
     readers: Vec<UploadReader>,
@@ -66,6 +67,7 @@ impl Plan {
             plan: self.clone(),
             heads,
             scaling: self.server_scaling(),
+            scale_change: None,
             down,
             readers: Vec::new(),
             uploads: Vec::new(),
@@ -140,6 +142,38 @@ impl Server {
     /// Whether nodes are still to agree on their first scale: until then there are no uploads.
     pub fn is_unscaled(&self) -> bool {
         self.scaling.as_ref().is_some_and(|scaling| scaling.scale().is_none())
+    }
+
+    /// Nodes that have reported a label, and how many must have before the first scale; none if
+    /// there is nothing to agree on.
+    pub fn labelled_nodes(&self) -> Option<(usize, usize)> {
+        self.scaling.as_ref().map(ServerScaling::labelled_nodes)
+    }
+
+    /// How the latest scale differs from the one before; none if it hasn't changed since this
+    /// server was made or restored.
+    pub fn scale_change(&self) -> Option<&ScaleChange> {
+        self.scale_change.as_ref()
+    }
+
+    /// Forgets what a node has reported of its samples, and says whether there was something: the
+    /// next scale is made without it. For nodes that are banned or whose certificates are revoked.
+    /// If a node reports again, it counts again. The scale changes when a round closes next.
+    pub fn forget_node(&mut self, node: NodeId) -> bool {
+        self.scaling.as_mut().is_some_and(|scaling| scaling.forget_node(node))
+    }
+
+    /// Begins the agreement on a scale anew, from the reports that are known: the scale that
+    /// results when a round closes next doesn't depend on the present one. Says whether there is
+    /// anything to agree on. Until the reports are enough for a first scale, the present one stays.
+    pub fn reset_scale(&mut self) -> bool {
+        self.scaling.as_mut().map(ServerScaling::reset).is_some()
+    }
+
+    /// Whether a report says what the node has reported last: nodes repeat their report on every
+    /// connection.
+    pub fn has_report(&self, node: NodeId, report: &Report) -> bool {
+        self.scaling.as_ref().is_some_and(|scaling| scaling.has_report(node, report))
     }
 
     /// What nodes have told of the importance of columns; none unless the plan has
@@ -332,8 +366,10 @@ impl Server {
 
     fn close_scaling(&mut self) -> bool {
         let Some(scaling) = &mut self.scaling else { return false };
-        let before = scaling.scale().cloned();
+        let (version, before) = (scaling.version(), scaling.scale().cloned());
         let Some(scale) = scaling.close_round() else { return false };
+        let change = ScaleChange::new((version, before.as_ref()), (version + 1, scale));
+        self.scale_change = Some(change);
         if let Some(before) = before {
             let rescalings = self.plan.rescalings(&before, scale);
             for (output, rescaling) in rescalings.iter().enumerate() {

@@ -87,6 +87,16 @@ impl StateKind {
         named.is_ok_and(|((_, name), _)| name == self.name)
     }
 
+    fn unknown_version(self, version: u16, older: impl Iterator<Item = u16>) -> BadState {
+        let (name, newest) = (self.name, self.version);
+        let oldest = older.fold(newest, u16::min);
+        let advice = advice(version, newest);
+        BadState::new(format!(
+            "this program reads versions {oldest} to {newest} of {name:?}, and it has {version}; \
+             {advice}"
+        ))
+    }
+
     /// Parses and checks a state that [`StateKind::save`] wrote.
     pub fn restore<S: DeserializeOwned>(
         self,
@@ -112,10 +122,7 @@ impl StateKind {
             _ if version == self.version => read_body(body)?,
             Some((_, read)) => read(body)?,
             None => {
-                let newest = self.version;
-                return Err(BadState::new(format!(
-                    "it has version {version}, and this is version {newest}"
-                )));
+                return Err(self.unknown_version(version, older.iter().map(|(older, _)| *older)));
             }
         };
         if is_sound(&state) {
@@ -123,6 +130,16 @@ impl StateKind {
         } else {
             Err(BadState::new("sizes or values are out of bounds"))
         }
+    }
+}
+
+/// What to do about a state in a version that is not read.
+fn advice(version: u16, newest: u16) -> &'static str {
+    if version > newest {
+        "a newer program wrote it: use that one, or a backup from before the upgrade"
+    } else {
+        "an older program wrote it: let a version between the two read and write it first, or begin \
+         anew"
     }
 }
 
@@ -137,4 +154,28 @@ pub fn read_body<'a, S: Deserialize<'a>>(body: &'a [u8]) -> Result<S, BadState> 
 /// Whether a saved counter is one that a node or server could have reached.
 pub(crate) fn is_count(count: u64) -> bool {
     count < LAST_COUNT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_of_other_versions_are_read_or_refused_with_advice() {
+        const KIND: StateKind = StateKind::new("thing").version(6);
+        let read = |version: u16| {
+            let saved = KIND.version(version).save(&7_u64);
+            let older: [OlderVersion<u64>; 1] =
+                [(5, |body| read_body::<u64>(body).map(|old| old + 1))];
+            KIND.restore_any(&saved, &older, |_| true).map_err(|error| error.to_string())
+        };
+        assert_eq!((read(6), read(5)), (Ok(7), Ok(8)));
+        for (version, advice) in [
+            (4, "reads versions 5 to 6 of \"thing\", and it has 4; an older program wrote it"),
+            (7, "and it has 7; a newer program wrote it: use that one, or a backup from before"),
+        ] {
+            let refused = read(version).unwrap_err();
+            assert!(refused.contains(advice), "{refused}");
+        }
+    }
 }

@@ -30,3 +30,4 @@ mod rescaling;
 mod robust;
 mod scaling;
 mod tr;
+mod wrong_units;

@@ -4,8 +4,10 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod deploy;
 mod guard;
 mod peers;
+mod previous;
 mod python;
 mod test;
 
@@ -16,16 +18,18 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-const CHORES: [&str; 4] = ["test", "bench", "bench-peers", "guard"];
+const CHORES: [&str; 5] = ["test", "bench", "bench-peers", "guard", "previous"];
 
 const HELP: &str = "\
 The project's chores. Each stops at the first failure.
 
 cargo xtask test
     Everything that a change has to pass: formatting, lints, documentation, tests, tests of the
-    Python package, the first example, instruction counts of the hot path, the README's commands.
+    Python package, the first example, instruction counts of the hot path, the files of deploy/, the
+    README's commands.
     Needs cargo and python3 (3.11 or later). The first run installs Python packages below target/,
-    and chromium, faketime and valgrind with apt-get where they are missing.
+    and chromium, faketime, systemd and valgrind with apt-get where they are missing. Prometheus'
+    promtool is unpacked below target/.
 
 cargo xtask bench [--rounds N] [--write]
     Speed of a node's step, in turns with plain numpy, as a Markdown table. The first run installs
@@ -45,6 +49,12 @@ cargo xtask guard [--write]
     crates/xtask/bench/instructions.json: fails if they differ by more than 5%. Without valgrind it
     only says so; with another compiler than the baseline's it only warns.
     --write      make the current counts the baseline
+
+cargo xtask previous [--write]
+    Nodes and servers of the previous release with those of this version, over runs with
+    certificates, and an upgrade in the middle of one. The first run builds the release from the
+    history below target/previous, which takes ten minutes.
+    --write      record what its programs say to each other, for the tests that repeat it
 
 Exit codes: 0 success, 1 a chore failed, 2 the command line is wrong.";
 
@@ -70,6 +80,11 @@ fn main() -> ExitCode {
         ["guard", "--write"] => guard::run(true),
         ["guard", ref options @ ..] => {
             return misuse(&format!("`guard` takes only --write, not {options:?}"));
+        }
+        ["previous"] => previous::run(false),
+        ["previous", "--write"] => previous::run(true),
+        ["previous", ref options @ ..] => {
+            return misuse(&format!("`previous` takes only --write, not {options:?}"));
         }
         [name, ..] => {
             return misuse(&format!("no chore {name:?}; there are {}", CHORES.join(", ")));

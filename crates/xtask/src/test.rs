@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use crate::{CHORES, cargo, guard, output, python, root};
+use crate::{CHORES, cargo, deploy, guard, output, python, root};
 
 const LINTS: &str = "clippy --workspace --all-targets --all-features -- -D warnings";
 const DOCUMENTATION: &str = "doc --workspace --no-deps --document-private-items --all-features";
@@ -33,8 +33,12 @@ const AHEAD: [&str; 3] = [
 ];
 
 /// Debian's packages that tests use, and a file of each.
-const TOOLS: [(&str, &str); 3] =
-    [("chromium", "/usr/bin/chromium"), ("faketime", "/usr/bin/faketime"), guard::VALGRIND];
+const TOOLS: [(&str, &str); 4] = [
+    ("chromium", "/usr/bin/chromium"),
+    ("faketime", "/usr/bin/faketime"),
+    guard::VALGRIND,
+    deploy::SYSTEMD,
+];
 
 pub(crate) fn run() -> Result<()> {
     let python = python::prepare();
@@ -65,6 +69,7 @@ pub(crate) fn run() -> Result<()> {
     step("core without the standard library", NO_STD)?;
     step("first example", EXAMPLE)?;
     guard::run(false)?;
+    deploy::check().context("files of deploy/")?;
     check_commands(&fs::read_to_string(root().join("README.md"))?).context("README's commands")?;
     for tool in missing {
         println!("\nnot tested: {tool} is missing and can't be installed");
@@ -78,18 +83,26 @@ fn install_tools() -> Vec<&'static str> {
     let missing = || {
         TOOLS.iter().filter(|(_, file)| !Path::new(file).exists()).map(|(name, _)| *name).collect()
     };
-    let wanted: Vec<&str> = missing();
-    if wanted.is_empty() {
+    let mut wanted: Vec<&str> = missing();
+    let needs_promtool = deploy::promtool().is_none();
+    if wanted.is_empty() && !needs_promtool {
         return wanted;
     }
-    println!("\n== tools: apt-get install {}", wanted.join(" "));
+    println!("\n== tools: {} {}", wanted.join(" "), if needs_promtool { "promtool" } else { "" });
     let apt = |arguments: &[&str]| {
         // The files tell whether it succeeded.
         _ = Command::new("apt-get").args(arguments).stdout(Stdio::null()).status();
     };
     apt(&["update", "-q"]);
-    apt(&[&["install", "-q", "-y", "--no-install-recommends"], &wanted[..]].concat());
-    missing()
+    if !wanted.is_empty() {
+        apt(&[&["install", "-q", "-y", "--no-install-recommends"], &wanted[..]].concat());
+        wanted = missing();
+    }
+    if needs_promtool {
+        deploy::unpack();
+        wanted.extend(deploy::promtool().is_none().then_some(deploy::PACKAGE));
+    }
+    wanted
 }
 
 /// Builds for later steps while tests wait. Errors show in the steps themselves.

@@ -34,6 +34,9 @@ pub struct CoursePoint {
     pub value: f32,
     /// Half of the width of its interval, if it has one.
     pub margin: Option<f32>,
+    /// Time of the label in seconds since 1970, if the data has dates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<f64>,
 }
 
 /// How important each column is to predictions: how much the loss grows if its values are replaced

@@ -45,7 +45,7 @@ async fn count(metrics: Metrics, nodes: u32) {
     let mut beat = tokio::time::interval(invented::ROUND);
     loop {
         beat.tick().await;
-        metrics.round_closed(invented::ROUND);
+        metrics.round_closed(invented::ROUND, u64::from(nodes));
         metrics.committed(Duration::from_micros(180));
         for _ in 0..nodes {
             metrics.upload(Outcome::Taken);

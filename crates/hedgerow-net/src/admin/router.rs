@@ -93,7 +93,7 @@ fn is_name(path: &std::path::Path) -> bool {
 
 fn status(error: &ActionError) -> StatusCode {
     match error {
-        ActionError::GoingDown | ActionError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        ActionError::GoingDown => StatusCode::SERVICE_UNAVAILABLE,
         error if error.is_failure() => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     }

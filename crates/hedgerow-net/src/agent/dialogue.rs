@@ -19,6 +19,8 @@ use crate::transport::grpc::{ClientSender, Received};
 #[derive(Default)]
 pub(super) struct ServerLink {
     pub(super) stream: Option<(NodeSession, ClientSender)>,
+    /// What the node remembers of its run once it has heard a round.
+    mark: Option<String>,
     /// Why there is none.
     pub(super) trouble: Option<ConnectError>,
 }
@@ -69,9 +71,9 @@ impl Agent {
     }
 
     async fn welcomed(&mut self, joined: Joined, sender: ClientSender) -> Result<(), AgentError> {
-        let Joined { run, number, plan } = &joined;
+        let Joined { run, number, plan, .. } = &joined;
         let fits = |LocalNode { node, .. }: &LocalNode| {
-            node.run() == run && node.id() == *number && node.plan() == plan
+            joined.is_of(node.run()) && node.id() == *number && node.plan() == plan
         };
         if !self.node.as_ref().is_some_and(fits) {
             self.begin(&joined).await?;
@@ -81,15 +83,21 @@ impl Agent {
         let is_patient = self.settings.samples.pace != Pace::Round || self.has_input_ended;
         let patience = is_patient.then_some(self.settings.samples.patience.0);
         let session = NodeSession::new(node, patience);
+        let mark = joined.mark();
+        let mark = (node.run() != mark).then_some(mark);
+        if mark.is_some() {
+            warn!("the run was set back: the node goes on from the server's round");
+            node.set_back();
+        }
         info!(run, number, round = node.round(), "connected");
         self.counts.connections += 1;
-        self.link = ServerLink { stream: Some((session, sender)), trouble: None };
+        self.link = ServerLink { stream: Some((session, sender)), mark, trouble: None };
         Ok(())
     }
 
     /// Begins a run; the state of another run is set aside.
     async fn begin(&mut self, joined: &Joined) -> Result<(), StateError> {
-        let Joined { run, number, plan } = joined;
+        let Joined { run, number, plan, .. } = joined;
         self.finish_saving().await;
         if let Some(aside) = self.file.set_aside()? {
             warn!(file = %aside.display(), "the node's state belongs to another run: it is set aside");
@@ -101,9 +109,9 @@ impl Agent {
                 );
             }
         }
-        info!(run, number, method = ?plan.config().method, inputs = plan.inputs(), "a new node of the run");
+        info!(run, number, method = %plan.config().method, inputs = plan.inputs(), "a new node of the run");
         let mut node = plan.node(*number);
-        node.set_run(run);
+        node.set_run(&joined.mark());
         self.node = Some(self.with_schema(node)?);
         self.run.send_replace(run.clone());
         (self.is_restored, self.has_begun) = (false, false);
@@ -147,6 +155,9 @@ impl Agent {
         let heard = message.and_then(|message| session.receive(&mut local.node, &message, now));
         match heard {
             Ok(ServerNews::Round { lost_from }) => {
+                if let Some(mark) = self.link.mark.take() {
+                    local.node.set_run(&mark);
+                }
                 if let Some(known) = lost_from {
                     warn!(
                         known,

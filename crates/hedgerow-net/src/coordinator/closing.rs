@@ -37,6 +37,11 @@ pub(super) struct WaitingMessage<M> {
 }
 
 impl<M> WaitingMessage<M> {
+    /// Whose it is.
+    pub(super) fn node(&self) -> NodeId {
+        self.node
+    }
+
     /// Keeps a message until the server is back. A node's latest replaces the one before.
     pub(super) fn keep(all: &mut Vec<Self>, node: NodeId, message: M, came_at: Instant) {
         all.retain(|waiting| waiting.node != node);
@@ -65,7 +70,7 @@ impl Coordinator {
     /// Closes the open round with the answers so far: uploads from now on are late. None if there
     /// are no answers, or if the previous round is not committed yet.
     pub fn close(&mut self, at_ms: u64, wire: WireBytes) -> Option<Closing> {
-        if self.closing.is_some() || self.answered == 0 {
+        if self.closing.is_some() || self.answered == 0 || self.is_paused {
             return None;
         }
         let server = self.server.take()?;
@@ -105,6 +110,9 @@ impl Coordinator {
         self.server = Some(server);
         if is_news {
             self.ask(&opening);
+        }
+        for node in std::mem::take(&mut self.waiting_forgets) {
+            self.drop_summary(node);
         }
         for WaitingMessage { node, message, came_at } in std::mem::take(&mut self.waiting_reports) {
             if let Err(reason) = self.take_report(node, message, came_at) {

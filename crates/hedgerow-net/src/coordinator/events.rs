@@ -116,9 +116,6 @@ events! {
     /// The certificate of a connected node is on the revocation list.
     NodeRevoked = "node-revoked", Warning, { node: String, number: NodeId },
         "the certificate of node {node:?} is revoked: its stream ends";
-    /// A banned node tried to join.
-    NodeTurnedAway = "node-turned-away", Info, { node: String, reason: String },
-        "node {node:?} was turned away: {reason}";
     /// Rounds no longer close.
     Paused = "paused", Warning, { actor: String, round: u64 },
         "{actor} paused the run: round {round} stays open";
@@ -147,6 +144,8 @@ events! {
     /// Rounds can be stored again.
     StoreRecovered = "store-recovered", Info, { round: u64 },
         "rounds can be stored again, from round {round} on";
+    /// The store is not as it was left.
+    StoreSuspect = "store-suspect", Warning, { reason: String }, "{reason}";
     /// A certificate of this server ends soon.
     CertificateEndsSoon = "certificate-ends-soon", Warning, { subject: String, days: i64 },
         "the certificate of {subject} ends in {days} days";

@@ -66,6 +66,9 @@ impl Coordinator {
         report: Report,
         now: Instant,
     ) -> Result<(), Refused> {
+        if self.members[node as usize].is_quarantined() {
+            return Ok(());
+        }
         let Some(server) = &mut self.server else {
             WaitingMessage::keep(&mut self.waiting_reports, node, report, now);
             return Ok(());
@@ -132,6 +135,10 @@ impl Coordinator {
         if of > open {
             return Err(Rejected::WrongRound { open, found: of }.into());
         }
+        if self.members[node as usize].is_quarantined() {
+            self.members[node as usize].heard = of;
+            return Ok(Verdict::Ignored);
+        }
         if self.is_unscaled {
             return Err(Rejected::Unscaled.into());
         }
@@ -189,7 +196,8 @@ impl Coordinator {
         came_at: Instant,
     ) -> Result<(), Refused> {
         let of = uploads[0].round;
-        if self.can_merge(of) && self.accept(node, uploads, &[])? {
+        let may_count = !self.members[node as usize].is_quarantined();
+        if may_count && self.can_merge(of) && self.accept(node, uploads, &[])? {
             self.members[node as usize].round = of;
             self.answer(node, came_at);
         }

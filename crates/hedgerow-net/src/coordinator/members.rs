@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use hedgerow::message::Errors;
 
-use super::records::NodeRecord;
+use super::records::{NodeRecord, Standing};
 
 /// Factor of a node's recent errors per upload: about its last hundred uploads count.
 const RECENT_LEFT: f64 = 0.99;
@@ -25,8 +25,6 @@ pub struct Member {
     pub last_sample_ms: Option<u64>,
     /// See [`hedgerow::Server::mean_forecast_error`].
     pub mean_forecast_error: Option<f64>,
-    /// Whether its stream was ended because its certificate was revoked; it may join with another.
-    pub is_revoked: bool,
     /// Its stream, if it has one.
     pub(super) stream: Option<u64>,
     /// Newest round of an upload on this stream that wasn't refused.
@@ -43,6 +41,8 @@ pub struct Member {
     pub(super) bad: u32,
     /// Whether it is to be stored.
     pub(super) is_changed: bool,
+    /// What it may not do.
+    pub(super) standing: Option<Standing>,
     recent_samples: f64,
     recent_error: f64,
 }
@@ -50,6 +50,24 @@ pub struct Member {
 impl Member {
     pub(super) fn new(record: NodeRecord) -> Self {
         Self { record, ..Self::default() }
+    }
+
+    /// Whether it is a node, and not the place of one that was removed.
+    pub fn is_known(&self) -> bool {
+        !self.record.name.is_empty()
+    }
+
+    /// Whether it is in quarantine: what it says doesn't count.
+    pub(super) fn is_quarantined(&self) -> bool {
+        self.standing == Some(Standing::Quarantined)
+    }
+
+    /// The run was set back: what was said on its stream is void.
+    pub(super) fn end_stream(&mut self) {
+        self.stream = None;
+        self.address.clear();
+        (self.heard, self.answered, self.is_idle) = (0, 0, false);
+        (self.round, self.told) = (0, Errors::default());
     }
 
     /// Whether it has a stream.

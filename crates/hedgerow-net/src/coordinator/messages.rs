@@ -73,6 +73,8 @@ pub enum Verdict {
     Merged,
     /// The node has an upload in the open round from an earlier stream; that one counts.
     Repeated,
+    /// The node is in quarantine: it doesn't count.
+    Ignored,
 }
 
 /// A refused message.

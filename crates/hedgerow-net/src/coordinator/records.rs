@@ -2,6 +2,7 @@
 //! stored.
 
 use hedgerow::NodeId;
+use serde::{Deserialize, Serialize};
 
 /// A run: its identity and what it learns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,4 +93,104 @@ pub struct NodeRecord {
     pub bytes_up: u64,
     /// Bytes that were sent to it.
     pub bytes_down: u64,
+}
+
+/// A stored state that a run can be set back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The round that was open.
+    pub round: u64,
+    /// When it was stored, in milliseconds since 1970; 0 if that is not known.
+    pub at_ms: u64,
+    /// Bytes of its state. Rounds of the same scale share the part of the scale.
+    pub bytes: u64,
+}
+
+/// Where a run is set back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// The snapshot in which this round was open.
+    Round(u64),
+    /// The latest snapshot that was stored at this time or before, in milliseconds since 1970.
+    Time(u64),
+}
+
+/// What a node may not do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// An operator has banned it: it can't join.
+    Banned,
+    /// An operator has put it in quarantine: it contributes nothing.
+    Quarantined,
+    /// Its certificate was found on the revocation list.
+    Revoked,
+}
+
+impl Standing {
+    /// All, by their words.
+    pub const ALL: [(&str, Self); 3] =
+        [("banned", Self::Banned), ("quarantined", Self::Quarantined), ("revoked", Self::Revoked)];
+
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        Self::ALL[self as usize].0
+    }
+}
+
+/// A node that may not do everything. It need not have joined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandingRecord {
+    /// Its name.
+    pub node: String,
+    /// What it may not do.
+    pub standing: Standing,
+    /// Why.
+    pub reason: String,
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: u64,
+}
+
+/// What operators have decided, beside the state of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decisions {
+    /// A random number that is drawn whenever the run is set back; 0 if it never was.
+    pub epoch: u64,
+    /// Whether rounds stay open.
+    pub is_paused: bool,
+    /// Settings that differ from the file: key and value.
+    pub settings: Vec<(String, String)>,
+    /// Nodes that may not do everything, by name.
+    pub standings: Vec<StandingRecord>,
+}
+
+/// A decision, for a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// None: only an entry of the audit log.
+    Nothing,
+    /// What a node may not do.
+    Standing(StandingRecord),
+    /// A node may do everything again.
+    NoStanding {
+        /// Its name.
+        node: String,
+    },
+    /// Whether rounds stay open.
+    Paused(bool),
+    /// A setting, or none if it is that of the file again.
+    Setting {
+        /// Its key.
+        key: String,
+        /// Its value.
+        value: Option<String>,
+    },
+    /// A node is removed. Its number is never given to another one.
+    Forget {
+        /// Its number.
+        number: NodeId,
+        /// Its name.
+        node: String,
+    },
 }

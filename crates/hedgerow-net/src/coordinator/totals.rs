@@ -61,7 +61,8 @@ impl Totals {
         let (version, rest) = postcard::take_from_bytes::<u16>(saved).map_err(unreadable)?;
         if version != TOTALS_VERSION {
             return Err(BadTotals(format!(
-                "it has version {version}, and this is version {TOTALS_VERSION}"
+                "this program reads version {TOTALS_VERSION}, and they have {version}: use the \
+                 program that wrote the store, or a backup from before the upgrade"
             )));
         }
         let (totals, rest): (Self, _) = postcard::take_from_bytes(rest).map_err(unreadable)?;

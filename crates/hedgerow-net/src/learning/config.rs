@@ -94,6 +94,7 @@ struct LearningConfig {
     nodes: usize,
     budget: usize,
     scaling: ScalingName,
+    scale_nodes: ScaleNodes,
     compression: CompressionName,
     #[serde(deserialize_with = "within::<1, 65_535, _, _>")]
     every: u16,
@@ -111,6 +112,14 @@ struct LearningConfig {
 #[serde(untagged, expecting = "\"auto\", true or false")]
 enum Personal {
     Said(bool),
+    Auto(Auto),
+}
+
+/// Nodes that must have seen a label before there is a scale.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(untagged, expecting = "\"auto\" or a number of nodes")]
+enum ScaleNodes {
+    Said(usize),
     Auto(Auto),
 }
 
@@ -182,11 +191,16 @@ impl LearningConfig {
         }
         let method = self.method(config.kernels.len(), others)?;
         let scaling = self.scaling()?;
+        let scale_nodes = match self.scale_nodes {
+            ScaleNodes::Said(nodes) => Some(nodes),
+            ScaleNodes::Auto(Auto::Auto) => None,
+        };
         let config = config.method(method).inputs(inputs).nodes(self.nodes).budget(self.budget);
         let outputs = if self.classes.is_empty() { self.targets().count() } else { 1 };
         let config = config
             .seed(first_seed(self.seed))
             .scaling(scaling)
+            .scale_nodes(scale_nodes)
             .compression(self.compression())
             .personal(personal)
             .importance(self.importance)

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hedgerow::limits::MAX_NORM;
 use hedgerow_config::{ConfigError, Layer, Merged, within};
+use hedgerow_data::text::counted;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -15,9 +16,11 @@ use crate::duration::Span;
 use crate::learning::config::{self, DEFAULTS, outside};
 use crate::log::Log;
 use crate::pki::identity::check_plain_text;
-use crate::plan_json::OtherMethods;
-use crate::storage::Durability;
+use crate::plan_json::{OtherMethods, plan_to_json};
+use crate::storage::{Durability, SnapshotLimits};
+use crate::transport::grpc::MAX_MESSAGE_BYTES;
 use hedgerow::Plan;
+use hedgerow::method::MethodInfo;
 use hedgerow::plan::Scaling;
 
 /// What a server is to do, checked.
@@ -47,6 +50,11 @@ pub struct ServeSettings {
     pub durability: Durability,
     /// Logging.
     pub log: Log,
+    /// How many earlier states are kept.
+    pub snapshots: SnapshotLimits,
+    /// What the settings were read from, so that one can be changed.
+    pub(super) layers: Vec<Layer>,
+    pub(super) others: Vec<&'static MethodInfo>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -104,6 +112,10 @@ enum LoginConfig {
 struct StoreConfig {
     path: PathBuf,
     durability: Durability,
+    #[serde(deserialize_with = "within::<1, 10_000, _, _>")]
+    snapshots: u64,
+    #[serde(deserialize_with = "within::<0, { i64::MAX }, _, _>")]
+    snapshot_bytes: u64,
 }
 
 /// The part of `[limits]` that depends on the plan.
@@ -128,6 +140,12 @@ enum NormConfig {
 /// mean for long.
 const SCALED_NORM: f32 = 1e3;
 
+/// Numbers of a message that are not models, for each output, and what its encoding adds.
+const NUMBERS_BESIDE_MODELS: usize = 64;
+
+/// What a node is told besides the plan when it joins.
+const BYTES_BESIDE_PLAN: usize = 1024;
+
 /// The value that switches a setting off.
 const NEVER: &str = "never";
 
@@ -147,7 +165,9 @@ impl ServeSettings {
             config.limits.norm = norm;
             Self::checked(config, plan)
         });
-        checked.map_err(|error| merged.locate(error))
+        let mut settings = checked.map_err(|error| merged.locate(error))?;
+        (settings.layers, settings.others) = (layers.to_vec(), others.to_vec());
+        Ok(settings)
     }
 
     fn checked(config: Config, plan: Plan) -> Result<Self, ConfigError> {
@@ -167,6 +187,7 @@ impl ServeSettings {
             let bytes = limits.message_bytes;
             return Err(outside("limits.message_bytes", "0, or at least 1024", bytes));
         }
+        check_messages(&plan)?;
         if limits.handshake.0 < Duration::from_millis(10) {
             return Err(outside("limits.handshake", "at least 10ms", limits.handshake));
         }
@@ -188,8 +209,36 @@ impl ServeSettings {
             store: store.path,
             durability: store.durability,
             log,
+            snapshots: SnapshotLimits { recent: store.snapshots, most_bytes: store.snapshot_bytes },
+            layers: Vec::new(),
+            others: Vec::new(),
         })
     }
+}
+
+/// Refuses a plan with messages that its nodes would refuse.
+fn check_messages(plan: &Plan) -> Result<(), ConfigError> {
+    let (method, config) = (plan.method(), plan.config());
+    let catch_up = (method.catch_up_len)(plan.setup());
+    let numbers = plan.layout().max_len().max(config.budget).max(catch_up) + NUMBERS_BESIDE_MODELS;
+    let (outputs, bytes) = (plan.outputs(), 4 * plan.outputs() * numbers);
+    if bytes > MAX_MESSAGE_BYTES {
+        let bound = format!(
+            "small enough that a message for {} has at most {MAX_MESSAGE_BYTES} bytes, which is \
+             all that nodes accept; it may have {bytes} (fewer classes or targets help, too)",
+            counted(outputs, "output")
+        );
+        return Err(outside("learning.budget", bound, config.budget));
+    }
+    let bytes = plan_to_json(plan).len();
+    if bytes > MAX_MESSAGE_BYTES - BYTES_BESIDE_PLAN {
+        let bound = format!(
+            "of names and texts short enough for a message of {MAX_MESSAGE_BYTES} bytes, which is \
+             all that nodes accept"
+        );
+        return Err(outside("learning", bound, format!("{bytes} bytes")));
+    }
+    Ok(())
 }
 
 impl RoundsConfig {
@@ -388,6 +437,14 @@ mod tests {
         let message = read(&["learning.inputs=1", "learning.compression=q8", "rounds.late=merge"])
             .unwrap_err();
         assert!(message.to_string().contains("rounds.late"), "{message}");
+        // What one output may have, a hundred of them may not.
+        let classes: Vec<String> = (0..100).map(|class| format!("\"c{class}\"")).collect();
+        let classes = format!("learning.classes=[{}]", classes.join(", "));
+        let large = ["learning.inputs=1", "learning.method=gr", "learning.budget=30000"];
+        read(&large).unwrap();
+        let message = read(&[&large[..], &[&classes]].concat()).unwrap_err().to_string();
+        let told = ["learning.budget", "8388608", "for 100 outputs", "12025600", "30000", "--set"];
+        assert!(told.iter().all(|part| message.contains(part)), "{message}");
         let message = read(&["learning.inputs=1", "listen.tls=false", "listen.address=0.0.0.0:1"])
             .unwrap_err();
         assert!(message.to_string().contains("loopback"), "{message}");

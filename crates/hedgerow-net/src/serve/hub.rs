@@ -11,24 +11,27 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hedgerow::{NodeId, Plan};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::history_cache::HistoryCache;
+use super::live_settings::LiveSettings;
 use super::metrics::{Direction, Layer, Metrics, Outcome};
 use super::throttle::Throttle;
 use crate::coordinator::events::Event;
-use crate::coordinator::records::Run;
+use crate::coordinator::records::{Change, Decisions, Run, Standing, StandingRecord};
 use crate::coordinator::rules::Limits;
 use crate::coordinator::{
     Coordinator, Envelope, HearingResult, Ledger, Newcomer, Opening, Refusal, Said, Sender, Sent,
     Verdict, WireBytes,
 };
+use crate::operations::Actor;
 use crate::pki::identity::Peer;
 use crate::session::{CloseReason, VERSION, Welcome};
 use crate::storage::writer::Writer;
 use crate::storage::{Storage, StoreError};
 use crate::transport::counted::Traffic;
 
+mod changes;
 mod commits;
 mod locked;
 mod operate;
@@ -92,6 +95,10 @@ pub struct Hub {
     metrics: Metrics,
     throttle: Throttle,
     started: Instant,
+    /// Held while an operator changes something.
+    turns: tokio::sync::Mutex<()>,
+    /// Told when the time at which the open round is due may be another.
+    rules_changed: Notify,
 }
 
 struct Inner {
@@ -111,19 +118,29 @@ struct Inner {
     /// Bytes that the metrics already count: of messages, and through sockets.
     counted: [WireBytes; 2],
     events: RecentEvents,
+    settings: LiveSettings,
+    /// See [`Decisions::epoch`].
+    epoch: u64,
+    /// Whether the run is being set back: no round closes meanwhile.
+    is_going_back: bool,
+    /// The certificates with which nodes joined last.
+    peers: HashMap<NodeId, Peer>,
 }
 
 impl Hub {
     /// The hub of a run that goes on from the state of `coordinator`. It needs a tokio runtime.
     pub fn new(
         run: Run,
-        limits: Limits,
-        coordinator: Coordinator,
+        (settings, decisions): (LiveSettings, &Decisions),
+        mut coordinator: Coordinator,
         storage: Box<dyn Storage>,
         history: HistoryCache,
     ) -> std::io::Result<Arc<Self>> {
+        coordinator.set_decisions(decisions);
+        let limits = settings.limits();
         let writer = Writer::start(storage)?;
-        let records = coordinator.members().iter().map(|member| &member.record);
+        let members = coordinator.members().iter().filter(|member| member.is_known());
+        let records = members.map(|member| &member.record);
         let numbers = records.map(|record| (record.name.clone(), record.number)).collect();
         let wire_before = coordinator.totals().wire;
         let counted = [coordinator.totals().messages(), WireBytes::default()];
@@ -140,6 +157,8 @@ impl Hub {
             metrics: Metrics::new(),
             throttle: Throttle::default(),
             started: now(),
+            turns: tokio::sync::Mutex::default(),
+            rules_changed: Notify::new(),
             inner: Mutex::new(Inner {
                 numbers,
                 coordinator,
@@ -152,6 +171,10 @@ impl Hub {
                 pace: VecDeque::new(),
                 counted,
                 events: RecentEvents::default(),
+                settings,
+                epoch: decisions.epoch,
+                is_going_back: false,
+                peers: HashMap::new(),
             }),
         }))
     }
@@ -190,16 +213,29 @@ impl Hub {
         address: &str,
         close_signal: Arc<CloseSignal>,
     ) -> Result<(Session, Welcome), CloseReason> {
+        admit(&self.lock(), name)?;
         let node = self.number_of(name).await?;
         let mut guard = self.lock();
         let inner = &mut *guard;
-        if inner.writer.is_none() {
-            return Err(CloseReason::GoingDown);
+        let Some(writer) = &inner.writer else { return Err(CloseReason::GoingDown) };
+        admit(inner, name)?;
+        if inner.numbers.get(name) != Some(&node) {
+            // It was removed meanwhile: the next time it is a new node.
+            return Err(CloseReason::Kicked);
+        }
+        let standing = inner.coordinator.standing(name).map(|known| known.standing);
+        if standing == Some(Standing::Revoked) {
+            // It has another certificate.
+            inner.coordinator.clear_standing(Some(node), name);
+            let change = Change::NoStanding { node: name.to_owned() };
+            let entry = operate::draft(&Actor::server(), "readmit", name, "with a new certificate");
+            writer.queue(move |storage| storage.decide(&change, &entry), log_failure);
         }
         inner.streams += 1;
         let sender = Sender { node, stream: inner.streams };
         let (ledger, replaced) =
             inner.coordinator.join(Newcomer { sender, name, software, address }, unix_ms());
+        inner.peers.extend(peer.clone().map(|peer| (node, peer)));
         let before = inner.sessions.insert(node, (Arc::clone(&close_signal), peer));
         if let (Some(_), Some((before, _))) = (replaced, before)
             && !Arc::ptr_eq(&before, &close_signal)
@@ -209,7 +245,7 @@ impl Hub {
         let Run { id: run, learning } = self.run.clone();
         Ok((
             Session { sender, ledger, close_signal },
-            Welcome { protocol: VERSION, run, node, learning },
+            Welcome { protocol: VERSION, newest: VERSION, run, node, learning, epoch: inner.epoch },
         ))
     }
 
@@ -221,7 +257,7 @@ impl Hub {
             if let Some(node) = inner.numbers.get(name) {
                 return Ok(*node);
             }
-            let (name, most) = (name.to_owned(), self.limits.nodes);
+            let (name, most) = (name.to_owned(), inner.coordinator.limits().nodes);
             writer.run(move |storage| storage.node_number(&name, most))
         };
         let node = numbering.await.map_err(|error| {
@@ -258,6 +294,7 @@ impl Hub {
             Ok(Some((Verdict::Taken, _))) => self.metrics.upload(Outcome::Taken),
             Ok(Some((Verdict::Merged, _))) => self.metrics.upload(Outcome::Merged),
             Ok(Some((Verdict::Late, _))) => self.metrics.upload(Outcome::Late),
+            Ok(Some((Verdict::Ignored, _))) => self.metrics.upload(Outcome::Ignored),
             Ok(Some((Verdict::Repeated, _)) | None) => {}
             Err(refusal) => self.note_refusal(sender, refusal),
         }
@@ -286,14 +323,38 @@ impl Hub {
     /// Ends the streams of nodes whose certificate was revoked.
     pub fn expel(&self, is_revoked: impl Fn(&Peer) -> bool) {
         let mut guard = self.lock();
-        let Inner { sessions, coordinator, .. } = &mut *guard;
-        for (&number, (close_signal, peer)) in sessions {
-            if peer.as_ref().is_some_and(&is_revoked) && close_signal.give(CloseReason::Revoked) {
-                let node = coordinator.members()[number as usize].record.name.clone();
-                coordinator.revoke(number);
-                coordinator.events().note(Event::NodeRevoked { node, number });
+        let Inner { sessions, peers, coordinator, writer, .. } = &mut *guard;
+        for (&number, _) in peers.iter().filter(|(_, peer)| is_revoked(peer)) {
+            let node = coordinator.members()[number as usize].record.name.clone();
+            if let Some((close_signal, _)) = sessions.get(&number) {
+                close_signal.give(CloseReason::Revoked);
             }
+            if coordinator
+                .standing(&node)
+                .is_some_and(|known| known.standing != Standing::Quarantined)
+            {
+                // It was seen before, or is banned.
+                continue;
+            }
+            let record = StandingRecord {
+                node: node.clone(),
+                standing: Standing::Revoked,
+                reason: "its certificate is revoked".to_owned(),
+                since_ms: unix_ms(),
+            };
+            coordinator.set_standing(Some(number), record.clone());
+            let entry = operate::draft(&Actor::server(), "expel", &node, &record.reason);
+            if let Some(writer) = writer {
+                let change = Change::Standing(record);
+                writer.queue(move |storage| storage.decide(&change, &entry), log_failure);
+            }
+            coordinator.events().note(Event::NodeRevoked { node, number });
         }
+    }
+
+    /// Ends when the time at which the open round is due may be another.
+    pub async fn rules_changed(&self) {
+        self.rules_changed.notified().await;
     }
 
     /// Tells what happened outside of the hub: a line in the log, a counter, a line in the status.
@@ -360,6 +421,23 @@ impl Inner {
 fn end() -> ! {
     tracing::error!("the server's state may be inconsistent: the process ends");
     std::process::abort()
+}
+
+/// Refuses a node that is banned.
+fn admit(inner: &Inner, name: &str) -> Result<(), CloseReason> {
+    match inner.coordinator.standing(name) {
+        Some(StandingRecord { standing: Standing::Banned, reason, .. }) => {
+            Err(CloseReason::Banned(reason.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the server decides by itself is decided again at the next start if it can't be stored.
+fn log_failure(stored: Result<(), StoreError>) {
+    if let Err(error) = stored {
+        tracing::warn!(%error, "a decision can't be stored: it holds until the server ends");
+    }
 }
 
 /// The time for decisions: a change of the system's clock doesn't affect it, and tests control it.

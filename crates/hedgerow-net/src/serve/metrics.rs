@@ -31,6 +31,8 @@ pub enum Outcome {
     Merged,
     /// It was invalid.
     Refused,
+    /// Its node is in quarantine.
+    Ignored,
 }
 
 /// As seen from a node.
@@ -57,6 +59,7 @@ type Labels<const N: usize> = [(&'static str, &'static str); N];
 #[derive(Debug, Clone)]
 pub struct Metrics {
     rounds: Counter,
+    samples: Counter,
     round_seconds: Histogram,
     commit_seconds: Histogram,
     uploads: Family<Labels<1>, Counter>,
@@ -77,6 +80,7 @@ impl Metrics {
     pub fn new() -> Self {
         let metrics = Self {
             rounds: Counter::default(),
+            samples: Counter::default(),
             round_seconds: Histogram::new(BUCKETS),
             commit_seconds: Histogram::new(BUCKETS),
             uploads: Family::default(),
@@ -91,7 +95,9 @@ impl Metrics {
         for outcome in ["enrolled", "renewed"] {
             _ = metrics.signings.get_or_create(&[("outcome", outcome)]);
         }
-        for outcome in [Outcome::Taken, Outcome::Late, Outcome::Merged, Outcome::Refused] {
+        for outcome in
+            [Outcome::Taken, Outcome::Late, Outcome::Merged, Outcome::Refused, Outcome::Ignored]
+        {
             _ = metrics.uploads.get_or_create(&upload_labels(outcome));
         }
         for direction in [Direction::Up, Direction::Down] {
@@ -102,9 +108,10 @@ impl Metrics {
         metrics
     }
 
-    /// Counts a closed round and the time that it was open.
-    pub fn round_closed(&self, open: Duration) {
+    /// Counts a closed round, the time that it was open, and its samples.
+    pub fn round_closed(&self, open: Duration, samples: u64) {
         self.rounds.inc();
+        self.samples.inc_by(samples);
         self.round_seconds.observe(open.as_secs_f64());
     }
 
@@ -158,6 +165,8 @@ impl Metrics {
         registry.register("build_info", "Always 1, with the program's version", build);
 
         registry.register("rounds", "Rounds closed by this process", self.rounds.clone());
+        let help = "Labelled samples that nodes reported in these rounds";
+        registry.register("samples", help, self.samples.clone());
         registry.register("uploads", "Uploads, by outcome", self.uploads.clone());
         let help = "Connections and streams that were refused";
         registry.register("turned_away", help, self.turned_away.clone());
@@ -179,6 +188,11 @@ impl Metrics {
             ("mse", "Mean squared error over the whole run", status.mse),
             ("window_mse", "Mean squared error over the latest rounds", status.window_mse),
             ("store_ok", "1 if the latest round was stored", Some(f64::from(status.store_ok))),
+            (
+                "shortage",
+                "1 if the open round needs more nodes than are connected",
+                Some(f64::from(status.shortage.is_some())),
+            ),
         ] {
             if let Some(value) = value {
                 registry.register(name, help, ConstGauge::new(value));
@@ -213,6 +227,7 @@ fn upload_labels(outcome: Outcome) -> Labels<1> {
         Outcome::Late => "late",
         Outcome::Merged => "merged",
         Outcome::Refused => "refused",
+        Outcome::Ignored => "ignored",
     };
     [("outcome", outcome)]
 }
@@ -277,11 +292,14 @@ mod tests {
             ("hedgerow_round", 7.0),
             ("hedgerow_window_mse", 0.25),
             ("hedgerow_store_ok", 1.0),
+            ("hedgerow_shortage", 0.0),
             ("hedgerow_uptime_seconds", 2.5),
         ] {
             assert_eq!(value(&page, series), Some(expected), "{series}\n{page}");
         }
         assert_eq!(value(&page, "hedgerow_mse"), None, "no samples, no error");
+        let waiting = Status { shortage: Some("waits for 12, 11 connected".into()), ..status() };
+        assert_eq!(value(&metrics.render(&waiting), "hedgerow_shortage"), Some(1.0));
     }
 
     #[test]
@@ -308,12 +326,13 @@ mod tests {
     fn buckets_add_up_to_their_count() {
         let metrics = Metrics::new();
         for milliseconds in [0, 1, 3, 3, 700_000] {
-            metrics.round_closed(Duration::from_millis(milliseconds));
+            metrics.round_closed(Duration::from_millis(milliseconds), 4);
         }
         metrics.committed(Duration::from_micros(100));
         let page = metrics.render(&status());
         for (series, expected) in [
             ("hedgerow_rounds_total", 5.0),
+            ("hedgerow_samples_total", 20.0),
             ("hedgerow_round_seconds_count", 5.0),
             ("hedgerow_round_seconds_sum", 0.001 + 0.003 + 0.003 + 700.0),
             ("hedgerow_round_seconds_bucket{le=\"0.0001\"}", 1.0),
@@ -337,6 +356,7 @@ mod tests {
         for (name, kind) in [
             ("build_info", "gauge"),
             ("rounds", "counter"),
+            ("samples", "counter"),
             ("uploads", "counter"),
             ("turned_away", "counter"),
             ("bytes", "counter"),
@@ -346,6 +366,7 @@ mod tests {
             ("round", "gauge"),
             ("window_mse", "gauge"),
             ("store_ok", "gauge"),
+            ("shortage", "gauge"),
             ("uptime_seconds", "gauge"),
             ("round_seconds", "histogram"),
             ("commit_seconds", "histogram"),
@@ -353,6 +374,6 @@ mod tests {
             assert!(page.contains(&format!("# TYPE hedgerow_{name} {kind}\n")), "{name}\n{page}");
             assert!(page.contains(&format!("# HELP hedgerow_{name} ")), "{name}\n{page}");
         }
-        assert_eq!(page.matches("# TYPE").count(), 14, "{page}");
+        assert_eq!(page.matches("# TYPE").count(), 16, "{page}");
     }
 }

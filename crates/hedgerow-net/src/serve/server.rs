@@ -19,14 +19,17 @@ use super::dashboard::{self, Hosts, Logins};
 use super::history_cache::HistoryCache;
 use super::hub::{Hub, NotStored};
 use super::listener::{Listener, raise_descriptor_limit};
+use super::live_settings::LiveSettings;
 use super::renewal::Renewal;
-use super::status::Source;
+use super::status::{SettingStatus, Source};
 use crate::admin;
 #[cfg(unix)]
 use crate::admin::socket::Socket;
 use crate::admin::token::TokenError;
+use crate::coordinator::events::Event;
 use crate::coordinator::records::Run;
 use crate::coordinator::{BadRun, Coordinator, Window};
+use crate::operations::{Action, ActionError, Actor, Outcome};
 use crate::pki::identity::{IdentityError, PlainTextRefused, ServerIdentity, check_plain_text};
 use crate::pki::{Authority, Passphrase};
 use crate::plan_json::{plan_from_json, plan_to_json};
@@ -128,10 +131,11 @@ pub struct Server {
 impl Server {
     /// Opens the store, begins or continues the run, and listens.
     pub async fn start(settings: ServeSettings) -> Result<Self, ServeError> {
+        let live = LiveSettings::new(&settings);
         let ServeSettings {
             plan,
-            rules,
             limits,
+            snapshots,
             address,
             dashboard,
             names,
@@ -158,20 +162,42 @@ impl Server {
         let inputs = TableSchema::of_plan(plan.config()).map(|table| table.describe());
         let inputs = inputs.unwrap_or_default();
         let mut store = Store::open(&path, durability)?;
+        store.keep_snapshots(snapshots)?;
+        let condition = store.condition();
+        let decisions = store.decisions()?;
+        let (live, unfit) = live.with_stored(&decisions.settings);
+        for (key, error) in unfit {
+            tracing::warn!("{key}, as an operator has set it, can't be used any more: {error}");
+        }
         let run = begin(&mut store, &plan, &path)?;
         let saved = store.load()?;
         let refused = |source| ServeError::Run { path: path.clone(), source };
         let now = tokio::time::Instant::now().into_std();
-        let mut coordinator =
-            Coordinator::new(plan, rules, limits, saved.as_ref(), store.nodes()?, now)
-                .map_err(refused)?;
+        let mut coordinator = Coordinator::new(
+            plan,
+            live.rules(),
+            live.limits(),
+            saved.as_ref(),
+            store.nodes()?,
+            now,
+        )
+        .map_err(refused)?;
         let records = store.history(2 * KEPT_WHOLE as usize)?;
         let mut window = Window::default();
         let past = HistoryCache::from_records(&records, coordinator.totals(), &mut window);
         coordinator.set_window(window);
         let round = coordinator.opening().round;
-        let hub = Hub::new(run.clone(), limits, coordinator, Box::new(store), past)
+        for SettingStatus { key, value, in_file } in live.differences() {
+            tracing::info!(
+                "{key} is {value}, as an operator has set it; in the file it is {in_file}"
+            );
+        }
+        crate::log::set_level(live.log().level);
+        let hub = Hub::new(run.clone(), (live, &decisions), coordinator, Box::new(store), past)
             .map_err(ServeError::NoThread)?;
+        if let Some(reason) = condition.warning() {
+            hub.note(Event::StoreSuspect { reason: reason.to_owned() });
+        }
 
         let failed = |address| move |source| ServeError::Listen { address, source };
         let listener = Listener::bind(address, identity.clone(), authority.clone(), &hub).await;
@@ -235,6 +261,11 @@ impl Server {
     /// What the dashboard reads.
     pub fn source(&self) -> Arc<dyn Source> {
         Arc::clone(&self.hub) as _
+    }
+
+    /// Does what an operator asks for.
+    pub async fn operate(&self, actor: Actor, action: Action) -> Result<Outcome, ActionError> {
+        self.hub.operate(actor, action).await
     }
 
     /// Closes the open round if enough have answered, stores everything, tells all nodes, and ends.
@@ -305,8 +336,14 @@ fn tell_descriptors(connections: u64) {
 
 /// Closes rounds when they are due.
 async fn keep_time(hub: Arc<Hub>) {
-    while let Some(wake) = hub.tick() {
-        sleep_until(wake.into()).await;
+    loop {
+        match hub.tick() {
+            Some(wake) => tokio::select! {
+                () = sleep_until(wake.into()) => {}
+                () = hub.rules_changed() => {}
+            },
+            None => hub.rules_changed().await,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why a server ends a node's stream. `transport/` makes these the status codes of its protocol.
 
-use super::VERSION;
+use super::Versions;
 use crate::pki::identity::BadName;
 
 /// Why a server ends a node's stream, in words that the node hears.
@@ -51,9 +51,27 @@ pub enum CloseReason {
     /// The stream began with another message.
     #[error("the first message must be a Hello")]
     NotHello,
-    /// The node speaks another version.
-    #[error("this server speaks version {VERSION} of the protocol, not {0}")]
-    Version(u32),
+    /// The two sides have no version in common.
+    #[error(
+        "this server speaks the protocol in {}, and this node in {node}: update the {}",
+        Versions::OWN,
+        if node.newest > Versions::OWN.newest { "server" } else { "node" }
+    )]
+    Version {
+        /// What the node speaks.
+        node: Versions,
+    },
+    /// The node speaks a version of the protocol that is older than the method's messages.
+    #[error(
+        "the server sends messages of {method} in revision {revision}, and this node reads revision \
+         1: update the node"
+    )]
+    Revision {
+        /// The method.
+        method: &'static str,
+        /// The revision that this server has.
+        revision: u32,
+    },
     /// The certificate is another node's.
     #[error("the name is not that of the certificate")]
     OtherName,

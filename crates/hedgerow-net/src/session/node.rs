@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hedgerow::message::{Rejected, ToNode, ToServer};
 use hedgerow::{Node, NodeId, Plan};
 
-use super::{ConnectError, FromServer, Hello, VERSION, Welcome};
+use super::{ConnectError, FromServer, Hello, OLDEST, VERSION, Versions, Welcome};
 use crate::plan_json::{OtherMethods, plan_from_server};
 
 /// How long a node that is in step with the rounds waits for the first scale before it takes
@@ -15,7 +15,8 @@ const SCALE_WAIT: Duration = Duration::from_secs(2);
 /// The Hello of this program.
 pub fn hello(name: &str, run: &str) -> Hello {
     Hello {
-        protocol: VERSION,
+        protocol: OLDEST,
+        newest: VERSION,
         name: name.to_owned(),
         run: run.to_owned(),
         software: concat!("hedgerow-node ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -27,6 +28,8 @@ pub fn hello(name: &str, run: &str) -> Hello {
 pub struct Joined {
     /// Identity of the run.
     pub run: String,
+    /// Changes whenever the run is set back to an earlier round.
+    pub epoch: u64,
     /// The node's number in the run.
     pub number: NodeId,
     /// What is learned.
@@ -34,17 +37,43 @@ pub struct Joined {
 }
 
 impl Joined {
+    /// What a node remembers of its run: its identity, and its epoch behind a `~` if it was ever
+    /// set back.
+    pub fn mark(&self) -> String {
+        match self.epoch {
+            0 => self.run.clone(),
+            epoch => format!("{}~{epoch}", self.run),
+        }
+    }
+
+    /// Whether a node that remembers this mark belongs to the run.
+    pub fn is_of(&self, mark: &str) -> bool {
+        mark.split('~').next() == Some(&self.run)
+    }
+
     /// Checks the server's first message. `others` are methods beside the built-in ones.
     pub fn from_first(message: FromServer, others: OtherMethods<'_>) -> Result<Self, ConnectError> {
         match message {
-            FromServer::Welcome(Welcome { protocol: VERSION, run, node: number, learning }) => {
+            FromServer::Welcome(welcome) => {
+                let Welcome { protocol, run, node: number, learning, newest, epoch } = welcome;
+                if !(OLDEST..=VERSION).contains(&protocol) {
+                    let (own, update) =
+                        (Versions::OWN, if protocol > VERSION { "node" } else { "server" });
+                    return Err(ConnectError::Foreign(format!(
+                        "it speaks version {protocol}, and this node {own}: update the {update}"
+                    )));
+                }
+                if newest > VERSION {
+                    tracing::info!(
+                        newest,
+                        own = VERSION,
+                        "the server speaks a newer version of the protocol than this node: update the node"
+                    );
+                }
                 let plan = plan_from_server(&learning, others)
                     .map_err(|error| ConnectError::Plan(error.to_string()))?;
-                Ok(Self { run, number, plan })
+                Ok(Self { run, epoch, number, plan })
             }
-            FromServer::Welcome(Welcome { protocol, .. }) => Err(ConnectError::Foreign(format!(
-                "it speaks version {protocol}, and this node version {VERSION}"
-            ))),
             FromServer::Refusal { reason, .. } => Err(ConnectError::Refused(reason)),
             FromServer::Message(_) => {
                 Err(ConnectError::Foreign("its first message is no welcome".to_owned()))

@@ -5,13 +5,18 @@ use std::time::Instant;
 
 use hedgerow::Plan;
 use hedgerow::message::{Numbers, Rejected, ToServer, Upload, UploadMessage};
+use hedgerow::method::MethodInfo;
 use hedgerow::server::UploadReader;
 
-use super::{CloseReason, FromNode, FromServer, Hello, VERSION, Welcome};
+use super::{CloseReason, FromNode, FromServer, Hello, VERSION, Versions, Welcome};
 use crate::coordinator::{
     Envelope, HearingResult, Ledger, Opening, Refusal, Said, Sender, Sent, Verdict,
 };
 use crate::pki::identity::{Peer, Role, check_node_name};
+use crate::plan_json::plan_in_version;
+
+/// Nodes of older versions of the protocol read the first revision of all methods only.
+const REVISED: u32 = 2;
 
 /// The server's side of a stream, from Hello to the end. It holds at most one unsent refusal; what
 /// it sends of rounds is always the latest.
@@ -21,6 +26,8 @@ pub struct ServerSession {
     certified: Option<Peer>,
     /// When a Hello must have come.
     hello_by: Instant,
+    /// The version of the protocol that both sides speak, once a Hello has come.
+    version: u32,
     /// None until the node is admitted.
     member: Option<(Sender, Ledger)>,
     opening: Arc<Opening>,
@@ -48,6 +55,7 @@ impl ServerSession {
             plan: plan.clone(),
             certified,
             hello_by,
+            version: VERSION,
             member: None,
             opening,
             told_round: 0,
@@ -90,17 +98,22 @@ impl ServerSession {
         self.opening = opening;
     }
 
-    /// The driver has admitted the node.
+    /// The driver has admitted the node. The welcome is put in the version that both sides speak.
     pub fn admit(&mut self, sender: Sender, ledger: Ledger, welcome: Welcome) {
         self.member = Some((sender, ledger));
-        self.unsent = Some(FromServer::Welcome(welcome));
+        let protocol = self.version;
+        let learning = plan_in_version(&self.plan, welcome.learning, protocol);
+        self.unsent = Some(FromServer::Welcome(Welcome { protocol, learning, ..welcome }));
     }
 
     /// Checks the first message. The driver admits the node that sent it, or ends the session.
     pub fn greet(&mut self, message: Option<FromNode>) -> Result<Hello, CloseReason> {
         let Some(FromNode::Hello(hello)) = message else { return Err(CloseReason::NotHello) };
-        if hello.protocol != VERSION {
-            return Err(CloseReason::Version(hello.protocol));
+        let node = hello.versions();
+        self.version = Versions::OWN.common(node).ok_or(CloseReason::Version { node })?;
+        let MethodInfo { name: method, revision, .. } = *self.plan.method();
+        if self.version < REVISED && revision > 1 {
+            return Err(CloseReason::Revision { method, revision });
         }
         match &self.certified {
             Some(Peer { role: Role::Operator, .. }) => return Err(CloseReason::NotANode),

@@ -15,7 +15,7 @@ use hedgerow::{Node, NodeId};
 use super::*;
 use crate::coordinator::records::{Commit, NodeRecord, Saved};
 use crate::coordinator::rules::{Limits, Quorum, Rules};
-use crate::coordinator::{Coordinator, Envelope, Newcomer, Said, Sender, WireBytes};
+use crate::coordinator::{Coordinator, Envelope, Ledger, Newcomer, Said, Sender, WireBytes};
 use crate::pki::identity::{Peer, Role};
 use crate::plan_json::plan_to_json;
 use crate::transport::convert::{
@@ -82,7 +82,9 @@ impl World {
         let newcomer = Newcomer { sender, name: &name, software: &software, address: "here" };
         let (ledger, _) = self.coordinator.join(newcomer, 0);
         let learning = plan_to_json(&self.plan);
-        let welcome = Welcome { protocol: VERSION, run: "run".into(), node: number, learning };
+        let (protocol, newest) = (VERSION, VERSION);
+        let welcome =
+            Welcome { protocol, newest, run: "run".into(), node: number, learning, epoch: 0 };
         far.admit(sender, ledger, welcome);
         let joined = Joined::from_first(travel_down(far.transmit().unwrap()), &[]).unwrap();
         (far, joined)
@@ -357,20 +359,64 @@ fn a_stream_begins_with_a_hello_that_fits() {
     assert!(matches!(greet(None, said(hello("A b", ""))), Err(CloseReason::BadName(_))));
     assert_eq!(greet(None, Some(ToServer::Idle.into())), Err(CloseReason::NotHello));
     assert_eq!(greet(None, None), Err(CloseReason::NotHello));
-    let newer = Hello { protocol: 9, ..hello("a", "") };
-    assert_eq!(greet(None, said(newer)), Err(CloseReason::Version(9)));
+    let spoken =
+        |oldest, newest| greet(None, said(Hello { protocol: oldest, newest, ..hello("a", "") }));
+    // 0.1.0 names one version.
+    for (oldest, newest) in [(1, 0), (1, 1), (2, 0), (1, 9), (2, 9)] {
+        assert_eq!(spoken(oldest, newest), Ok("a".to_owned()), "{oldest} to {newest}");
+    }
+    for (oldest, newest, words) in [
+        (9, 0, "in version 1 to 2, and this node in version 9: update the server"),
+        (3, 4, "in version 1 to 2, and this node in version 3 to 4: update the server"),
+        (0, 0, "in version 1 to 2, and this node in version 0: update the node"),
+    ] {
+        let refused = spoken(oldest, newest).unwrap_err().to_string();
+        assert!(refused.ends_with(words), "{refused}");
+    }
+}
+
+#[test]
+fn both_sides_speak_the_newest_version_that_both_know() {
+    let world = World::new(config("mk"), None);
+    for (oldest, newest, expected) in [(1, 0, 1), (1, 2, 2), (2, 0, 2), (1, 7, 2)] {
+        let now = Instant::now();
+        let mut session =
+            ServerSession::new(&world.plan, None, now, Arc::clone(world.coordinator.opening()));
+        let hello = Hello { protocol: oldest, newest, ..hello("a", "") };
+        session.greet(Some(FromNode::Hello(hello))).unwrap();
+        let learning = plan_to_json(&world.plan);
+        let (protocol, newest) = (VERSION, VERSION);
+        let welcome = Welcome { protocol, newest, run: "run".into(), node: 0, learning, epoch: 0 };
+        session.admit(Sender { node: 0, stream: 1 }, Ledger::default(), welcome);
+        let Some(FromServer::Welcome(welcome)) = session.transmit() else { panic!("no welcome") };
+        assert_eq!(welcome.protocol, expected, "{oldest} to {newest}");
+    }
 }
 
 #[test]
 fn a_welcome_is_checked() {
     let world = World::new(config("mk"), None);
     let learning = plan_to_json(&world.plan);
-    let good = Welcome { protocol: VERSION, run: "run".into(), node: 3, learning };
+    let good =
+        Welcome { protocol: VERSION, newest: 0, run: "run".into(), node: 3, learning, epoch: 0 };
     let first = |message: FromServer| Joined::from_first(message, &[]);
     let joined = first(FromServer::Welcome(good.clone())).unwrap();
     assert_eq!((joined.run.as_str(), joined.number, joined.plan), ("run", 3, world.plan.clone()));
-    let newer = Welcome { protocol: 2, ..good.clone() };
-    assert!(matches!(first(FromServer::Welcome(newer)), Err(ConnectError::Foreign(_))));
+    // 0.1.0 welcomes in version 1, and a newer server in the newest that this node knows.
+    for (protocol, newest) in [(1, 0), (2, 9)] {
+        assert!(first(FromServer::Welcome(Welcome { protocol, newest, ..good.clone() })).is_ok());
+    }
+    for (protocol, words) in [
+        (3, "version 3, and this node version 1 to 2: update the node"),
+        (0, "version 0, and this node version 1 to 2: update the server"),
+    ] {
+        let other = Welcome { protocol, ..good.clone() };
+        let refused = first(FromServer::Welcome(other)).unwrap_err();
+        assert!(
+            matches!(&refused, ConnectError::Foreign(found) if found.ends_with(words)),
+            "{refused}"
+        );
+    }
     let odd = Welcome { learning: "{}".into(), ..good };
     assert!(matches!(first(FromServer::Welcome(odd)), Err(ConnectError::Plan(_))));
     let refusal = FromServer::Refusal { round: 1, reason: "no".into() };
@@ -389,7 +435,8 @@ fn a_server_whose_messages_have_another_revision_is_refused_with_advice() {
         _ = fields.remove("revision");
         other.map(|other| fields.insert("revision".into(), other.into()));
         let learning = written.to_string();
-        let welcome = Welcome { protocol: VERSION, run: "run".into(), node: 3, learning };
+        let (protocol, newest) = (VERSION, VERSION);
+        let welcome = Welcome { protocol, newest, run: "run".into(), node: 3, learning, epoch: 0 };
         Joined::from_first(FromServer::Welcome(welcome), &[]).map_err(|error| error.to_string())
     };
     assert!(join("mk", None).is_ok() && join("gr", Some(2)).is_ok());
@@ -429,8 +476,42 @@ fn bad_messages_are_refused_and_too_many_end_the_stream() {
     assert!(matches!(far.ended(), Some(CloseReason::BadMessages(_))), "{:?}", far.ended());
     assert_eq!(node.tally().refused, u64::from(bad) - 1);
     // What no server says.
-    let welcome = Welcome { protocol: VERSION, run: String::new(), node: 0, learning: "".into() };
+    let (protocol, newest, learning) = (VERSION, VERSION, String::new());
+    let welcome = Welcome { protocol, newest, run: String::new(), node: 0, learning, epoch: 0 };
     assert!(near.receive(node, &FromServer::Welcome(welcome), *now).is_err());
+}
+
+#[test]
+fn a_node_of_another_epoch_takes_a_broadcast_of_its_own_round() {
+    let mut world = World::new(config("mk"), None);
+    world.exchange(false);
+    let mut stream = world.streams.pop().unwrap();
+    let told = |number: f32| {
+        let mut broadcast = world.coordinator.opening().broadcast(0, false);
+        let ToNode::Broadcast(message) = &mut broadcast else { panic!() };
+        message.heads[0].numbers = hedgerow::message::Numbers::Plain(vec![number; 4]);
+        FromServer::from(broadcast)
+    };
+    let now = world.now;
+    let round = stream.node.round();
+    let mut hear = |number: f32| {
+        stream.near.receive(&mut stream.node, &told(number), now).unwrap();
+        (stream.node.round(), stream.node.method(0).norm2())
+    };
+    let before = hear(0.0);
+    // A round that the node is in already is the same.
+    assert_eq!(hear(3.0), before);
+    assert_eq!(before.0, round);
+    stream.node.set_back();
+    let mut hear = |number: f32| {
+        stream.near.receive(&mut stream.node, &told(number), now).unwrap();
+        (stream.node.round(), stream.node.method(0).norm2())
+    };
+    let after = hear(3.0);
+    assert_eq!(after.0, round);
+    assert_ne!(after.1, before.1);
+    // Once.
+    assert_eq!(hear(5.0), after);
 }
 
 #[test]

@@ -10,19 +10,32 @@ use std::time::Duration;
 use hedgerow::NodeId;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
 
-use super::{Durability, Storage, StoreError};
-use crate::coordinator::records::{Commit, NodeRecord, RoundRecord, Run, Saved};
+use super::{CheckState, Durability, RolledBack, Storage, StoreError};
+use crate::audit::{Chain, Draft, Entry};
+use crate::coordinator::records::{
+    Change, Commit, Decisions, NodeRecord, RoundRecord, Run, Saved, Snapshot, Target,
+};
 use crate::file::{FileError, Lock};
 
+pub mod backup;
 mod checkpointer;
+mod decisions;
 mod nodes;
+mod opening;
+mod operating;
+pub mod retention;
 mod rounds;
 mod schema;
 mod seal;
+mod snapshots;
 
 use checkpointer::Checkpointer;
+use decisions::Bad;
+pub use opening::Condition;
+use retention::{Retention, SnapshotLimits, Stored};
 pub use rounds::KEPT_WHOLE;
-use seal::{Seal, count, stored};
+use seal::Seal;
+use snapshots::Found;
 
 /// How long a statement waits for another one: only checkpoints are ever in its way.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,6 +54,12 @@ pub struct Store {
     // Closed before the lock is released.
     view: View,
     checkpointer: Option<Checkpointer>,
+    /// A random number of this opening; see [`opening`].
+    generation: i64,
+    condition: Condition,
+    retention: Retention,
+    /// The end of the audit log.
+    chain: Chain,
     _lock: Lock,
 }
 
@@ -93,29 +112,74 @@ impl View {
 
     /// The state of the run; none if no round has been stored yet.
     pub fn load(&self) -> Result<Option<Saved>, StoreError> {
-        // One statement reads both at one moment, although a server may be writing. They are not
-        // joined by their ids: a damaged id would look as if there were no scaling.
-        let sql = "SELECT round, state.server, totals, state.checksum, scaling.server AS scaling, \
-                   scaling.checksum AS seal FROM state LEFT JOIN scaling ON TRUE";
-        let found = self.connection.query_row(sql, [], |row| {
-            let (round, server, totals) =
-                (count(row, "round")?, row.get("server")?, row.get("totals")?);
-            let saved = Saved { round, server, scaling: row.get("scaling")?, totals };
-            Ok((saved, row.get::<_, i64>("checksum")?, row.get::<_, Option<i64>>("seal")?))
-        });
-        let Some((saved, checksum, seal)) =
-            found.optional().map_err(|error| failed(&self.path, error))?
-        else {
-            return Ok(None);
+        let failed = |error| failed(&self.path, error);
+        let has_snapshots =
+            schema::version(&self.connection).map_err(failed)? >= schema::WITH_SNAPSHOTS;
+        let found = if has_snapshots {
+            snapshots::read(&self.connection, None)
+        } else {
+            snapshots::read_format_1(&self.connection)
         };
-        let Saved { round, server, scaling, totals } = &saved;
-        self.expect(checksum, seal_of_state(*round, server, totals), || {
-            format!("the state of round {round}")
-        })?;
-        if let (Some(scaling), Some(checksum)) = (scaling, seal) {
-            self.expect(checksum, seal_of_scaling(scaling), || "the scaling".to_owned())?;
+        let Some(found) = found.map_err(failed)? else { return Ok(None) };
+        let saved = self.checked(found)?;
+        // A round is stored with its record.
+        let last = rounds::last(&self.connection).map_err(failed)?;
+        if let Some(last) = last.filter(|last| last + 1 != saved.round) {
+            let round = saved.round;
+            let what =
+                format!("the latest state is of round {round}, and the history ends with {last}");
+            return Err(StoreError::Damaged { path: self.path.clone(), what });
         }
         Ok(Some(saved))
+    }
+
+    /// The state in which this round was open, if it is still there.
+    pub fn snapshot(&self, round: u64) -> Result<Option<Saved>, StoreError> {
+        let found = snapshots::read(&self.connection, Some(round));
+        let found = found.map_err(|error| failed(&self.path, error))?;
+        found.map(|found| self.checked(found)).transpose()
+    }
+
+    /// What operators have decided.
+    pub fn decisions(&self) -> Result<Decisions, StoreError> {
+        decisions::read(&self.connection).map_err(|bad| match bad {
+            Bad::Sql(error) => failed(&self.path, error),
+            Bad::Checksum(written, found, what) => self.damaged_sum(written, found, &what),
+            Bad::Value(what) => StoreError::Damaged { path: self.path.clone(), what },
+        })
+    }
+
+    /// At most `most` entries of the audit log, from number `from` on, checked as a chain.
+    pub fn audit(&self, from: u64, most: usize) -> Result<Vec<Entry>, StoreError> {
+        let entries = decisions::entries(&self.connection, from, most);
+        let entries = entries.map_err(|error| failed(&self.path, error))?;
+        if let Some(first) = entries.first() {
+            let number = first.number.saturating_sub(1);
+            let mut chain = Chain { number, hash: first.before };
+            let whole = entries.iter().try_for_each(|entry| chain.accept(entry));
+            whole.map_err(|broken| StoreError::Damaged {
+                path: self.path.clone(),
+                what: broken.to_string(),
+            })?;
+        }
+        Ok(entries)
+    }
+
+    fn checked(&self, found: Found) -> Result<Saved, StoreError> {
+        let Found { saved, state: (written, is), scaling, .. } = found;
+        let round = saved.round;
+        self.expect(written, is, || format!("the state of round {round}"))?;
+        match scaling {
+            Some((Some(written), is)) => {
+                self.expect(written, is, || "the scaling".to_owned())?;
+            }
+            Some((None, _)) => {
+                let what = format!("the scaling of round {round} is missing");
+                return Err(StoreError::Damaged { path: self.path.clone(), what });
+            }
+            None => {}
+        }
+        Ok(saved)
     }
 
     /// All nodes that ever joined, by number.
@@ -149,12 +213,12 @@ impl View {
         found: i64,
         what: impl FnOnce() -> String,
     ) -> Result<(), StoreError> {
-        if written == found {
-            return Ok(());
-        }
-        let what =
-            format!("the checksum of {} is {found:08x}, and {written:08x} was written", what());
-        Err(StoreError::Damaged { path: self.path.clone(), what })
+        if written == found { Ok(()) } else { Err(self.damaged_sum(written, found, &what())) }
+    }
+
+    fn damaged_sum(&self, written: i64, found: i64, what: &str) -> StoreError {
+        let what = format!("the checksum of {what} is {found:08x}, and {written:08x} was written");
+        StoreError::Damaged { path: self.path.clone(), what }
     }
 }
 
@@ -166,6 +230,8 @@ impl Store {
             FileError::Busy { path } => StoreError::InUse { path },
             other => StoreError::File(other),
         })?;
+        let had_log = opening::has_log(path);
+        opening::check_log(path)?;
         match View::open(path) {
             Ok(checked) => drop(checked),
             Err(StoreError::Missing { .. }) => schema::create(path)?,
@@ -179,8 +245,27 @@ impl Store {
         };
         connection.pragma_update(None, "synchronous", synchronous).map_err(failed)?;
         schema::migrate(&mut connection).map_err(failed)?;
+        let (generation, condition) = opening::open(&mut connection, path, had_log)?;
+        let stored = snapshots::list(&connection).map_err(failed)?;
+        let chain = decisions::chain(&connection).map_err(failed)?;
         let checkpointer = Some(Checkpointer::start(path)?);
-        Ok(Self { view: View::new(connection, path)?, checkpointer, _lock: lock })
+        let view = View::new(connection, path)?;
+        let retention = Retention::new(SnapshotLimits::default(), stored);
+        Ok(Self { view, checkpointer, generation, condition, retention, chain, _lock: lock })
+    }
+
+    /// How the store was found when it was opened.
+    pub fn condition(&self) -> Condition {
+        self.condition
+    }
+
+    /// How many snapshots are kept from now on.
+    pub fn keep_snapshots(&mut self, limits: SnapshotLimits) -> Result<(), StoreError> {
+        let mut retention = Retention::new(limits, self.retention.stored().to_vec());
+        let dropped = retention.tidy();
+        self.write(|connection| snapshots::drop_all(connection, &dropped))?;
+        self.retention = retention;
+        Ok(())
     }
 
     /// Begins the run of a new store.
@@ -203,6 +288,7 @@ impl Store {
     fn finish(&mut self) -> rusqlite::Result<()> {
         let Some(checkpointer) = self.checkpointer.take() else { return Ok(()) };
         checkpointer.stop();
+        opening::close(&self.view.connection, self.generation)?;
         checkpointer::checkpoint(&self.view.connection, "TRUNCATE").map(drop)
     }
 
@@ -226,21 +312,24 @@ impl Store {
 impl Storage for Store {
     fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
         let Commit { round, server, scaling, totals, record } = commit;
+        let at_ms = record.as_ref().map_or_else(nodes::unix_ms, |record| record.closed_at_ms);
+        let before = self.retention.latest().and_then(|latest| latest.scaling);
+        let scaling = match scaling {
+            Some(scaling) => Some((before.map_or(0, |(id, _)| id) + 1, scaling.len() as u64)),
+            None => before,
+        };
+        let bytes = (server.len() + totals.len()) as u64;
+        let mut retention = self.retention.clone();
+        let dropped = retention.add(Stored { round: *round, at_ms, bytes, scaling });
+        let (mark, scaling) = ((self.generation, at_ms), scaling.map(|(id, _)| id));
         self.write(|connection| {
-            let sql = "INSERT OR REPLACE INTO state (id, round, server, totals, checksum) \
-                       VALUES (1, ?1, ?2, ?3, ?4)";
-            let seal = seal_of_state(*round, server, totals);
-            connection.prepare_cached(sql)?.execute((stored(*round), server, totals, seal))?;
-            if let Some(scaling) = scaling {
-                let sql =
-                    "INSERT OR REPLACE INTO scaling (id, server, checksum) VALUES (1, ?1, ?2)";
-                connection.prepare_cached(sql)?.execute((scaling, seal_of_scaling(scaling)))?;
-            }
+            snapshots::write(connection, commit, mark, scaling, &dropped)?;
             record.as_ref().map_or(Ok(()), |record| rounds::write(connection, record))
         })?;
+        self.retention = retention;
         if let Some(checkpointer) = &mut self.checkpointer {
-            let bytes = server.len() + scaling.as_ref().map_or(0, Vec::len) + totals.len();
-            checkpointer.wrote(bytes as u64);
+            let scaling = commit.scaling.as_ref().map_or(0, Vec::len);
+            checkpointer.wrote(bytes + scaling as u64);
         }
         Ok(())
     }
@@ -255,7 +344,15 @@ impl Storage for Store {
         if number >= most {
             return Err(StoreError::TooManyNodes { name: name.to_owned(), most });
         }
-        self.write(|connection| nodes::insert(connection, &nodes::new_node(number, name)))?;
+        let node = nodes::new_node(number, name);
+        let entry = Draft {
+            at_ms: node.first_seen_ms,
+            actor: "server".to_owned(),
+            action: "join".to_owned(),
+            subject: name.to_owned(),
+            details: format!("a new node, number {number}"),
+        };
+        self.write_with(&entry, |connection| nodes::insert(connection, &node))?;
         Ok(number)
     }
 
@@ -276,6 +373,34 @@ impl Storage for Store {
             number: *number,
             name: name.clone(),
         })
+    }
+
+    fn decide(&mut self, change: &Change, entry: &Draft) -> Result<(), StoreError> {
+        self.store_decision(change, entry)
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        self.retention.snapshots()
+    }
+
+    fn roll_back(
+        &mut self,
+        to: Target,
+        actor: &str,
+        at_ms: u64,
+        check: CheckState<'_>,
+    ) -> Result<RolledBack, StoreError> {
+        self.set_back(to, (actor, at_ms), check)
+    }
+
+    fn audit(&self, from: Option<u64>, most: usize) -> Result<(Vec<Entry>, u64), StoreError> {
+        let latest = self.chain.number;
+        let from = from.unwrap_or((latest + 1).saturating_sub(most as u64));
+        Ok((self.view.audit(from, most)?, latest))
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(&self.view.path)
     }
 }
 
@@ -307,14 +432,6 @@ fn writer(path: &Path) -> rusqlite::Result<Connection> {
 
 fn seal_of_run(run: &Run) -> i64 {
     Seal::default().bytes(run.id.as_bytes()).bytes(run.learning.as_bytes()).finish()
-}
-
-fn seal_of_state(round: u64, server: &[u8], totals: &[u8]) -> i64 {
-    Seal::default().number(stored(round)).bytes(server).bytes(totals).finish()
-}
-
-fn seal_of_scaling(scaling: &[u8]) -> i64 {
-    Seal::default().bytes(scaling).finish()
 }
 
 fn failed(path: &Path, error: rusqlite::Error) -> StoreError {

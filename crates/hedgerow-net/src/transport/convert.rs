@@ -18,8 +18,8 @@ const EMPTY_MESSAGE: Rejected = Rejected::Garbled { what: "an empty message" };
 /// What a node sends.
 pub fn from_node_to_wire(message: FromNode) -> wire::FromNode {
     let message = match message {
-        FromNode::Hello(Hello { protocol, name, run, software }) => {
-            from_node::Message::Hello(wire::Hello { protocol, name, run, software })
+        FromNode::Hello(Hello { protocol, newest, name, run, software }) => {
+            from_node::Message::Hello(wire::Hello { protocol, newest, name, run, software })
         }
         FromNode::Message(ToServer::Upload(UploadMessage { round, heads, errors, importance })) => {
             let mut heads = heads.into_iter().map(|UploadHead { vote, numbers }| {
@@ -53,8 +53,8 @@ pub fn from_node_from_wire(
     most: usize,
 ) -> Result<FromNode, Rejected> {
     Ok(match message.message.ok_or(EMPTY_MESSAGE)? {
-        from_node::Message::Hello(wire::Hello { protocol, name, run, software }) => {
-            FromNode::Hello(Hello { protocol, name, run, software })
+        from_node::Message::Hello(wire::Hello { protocol, newest, name, run, software }) => {
+            FromNode::Hello(Hello { protocol, newest, name, run, software })
         }
         from_node::Message::Upload(upload) => {
             let wire::Upload { round, vote, numbers, samples, squared_error, more, importance } =
@@ -83,8 +83,15 @@ pub fn from_node_from_wire(
 /// What a server sends.
 pub fn from_server_to_wire(message: FromServer) -> wire::FromServer {
     let message = match message {
-        FromServer::Welcome(Welcome { protocol, run, node, learning }) => {
-            from_server::Message::Welcome(wire::Welcome { protocol, run, node, learning })
+        FromServer::Welcome(Welcome { protocol, newest, run, node, learning, epoch }) => {
+            from_server::Message::Welcome(wire::Welcome {
+                protocol,
+                newest,
+                run,
+                node,
+                learning,
+                epoch,
+            })
         }
         FromServer::Message(ToNode::Broadcast(BroadcastMessage { round, heads, taken })) => {
             let is_compressed =
@@ -118,9 +125,14 @@ pub fn from_server_to_wire(message: FromServer) -> wire::FromServer {
 /// What a node receives. The transport bounds the bytes of a message, the node its numbers.
 pub fn from_server_from_wire(message: wire::FromServer) -> Result<FromServer, Rejected> {
     Ok(match message.message.ok_or(EMPTY_MESSAGE)? {
-        from_server::Message::Welcome(wire::Welcome { protocol, run, node, learning }) => {
-            FromServer::Welcome(Welcome { protocol, run, node, learning })
-        }
+        from_server::Message::Welcome(wire::Welcome {
+            protocol,
+            newest,
+            run,
+            node,
+            learning,
+            epoch,
+        }) => FromServer::Welcome(Welcome { protocol, newest, run, node, learning, epoch }),
         from_server::Message::Broadcast(broadcast) => {
             let wire::Broadcast { round, kernels, numbers, compressed, taken, more } = broadcast;
             let head = |wire::BroadcastHead { kernels, numbers }| {

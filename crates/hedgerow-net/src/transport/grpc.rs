@@ -21,8 +21,8 @@ use crate::session::{ConnectError, FromNode, FromServer, Hello};
 #[cfg(feature = "server")]
 pub use server::{Service, service};
 
-/// Most bytes of a message from the server.
-const MAX_MESSAGE_BYTES: usize = 8 << 20;
+/// Most bytes of a message that a node sends or receives.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 8 << 20;
 
 /// Messages that may wait to be sent: a node says little, and waits for answers.
 const MAX_UNSENT: usize = 64;
@@ -244,7 +244,9 @@ mod server {
                 | CloseReason::OtherName => Code::PermissionDenied,
                 CloseReason::NoHello => Code::DeadlineExceeded,
                 CloseReason::NotHello | CloseReason::BadName(_) => Code::InvalidArgument,
-                CloseReason::Version(_) => Code::FailedPrecondition,
+                CloseReason::Version { .. } | CloseReason::Revision { .. } => {
+                    Code::FailedPrecondition
+                }
             };
             Self::new(code, reason.to_string())
         }

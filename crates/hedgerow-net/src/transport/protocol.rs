@@ -11,7 +11,7 @@ pub mod wire {
     include!("generated/hedgerow.v1.rs");
 }
 
-pub use crate::session::VERSION;
+pub use crate::session::{OLDEST, VERSION};
 
 /// Numbers as they travel when nothing is compressed: little-endian f32, one after the other.
 pub fn numbers_to_bytes(numbers: &[f32]) -> Bytes {

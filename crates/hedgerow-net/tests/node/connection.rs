@@ -106,7 +106,7 @@ async fn nonsense_from_a_server_is_survived() {
     for first in [
         wire::FromServer { message: None },
         wire::from_server::Message::Refusal(wire::Refusal { round: 0, reason: "no".into() }).into(),
-        wire::from_server::Message::Welcome(wire::Welcome { protocol: 2, ..Default::default() })
+        wire::from_server::Message::Welcome(wire::Welcome { protocol: 3, ..Default::default() })
             .into(),
     ] {
         let mut session = test_server.next().await;

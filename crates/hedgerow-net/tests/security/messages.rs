@@ -216,6 +216,7 @@ async fn who_says_hello_wrongly_is_turned_away() {
             name: "a".into(),
             run: "x".repeat(300),
             software,
+            newest: 0,
         })
     };
     let wrongs: [(wire::FromNode, Code, &str); 6] = [

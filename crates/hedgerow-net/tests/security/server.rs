@@ -337,7 +337,13 @@ impl ScriptedClient {
 
 pub(crate) fn hello(name: &str) -> from_node::Message {
     let (run, software) = (String::new(), "test 1".into());
-    from_node::Message::Hello(wire::Hello { protocol: VERSION, name: name.into(), run, software })
+    from_node::Message::Hello(wire::Hello {
+        protocol: VERSION,
+        name: name.into(),
+        run,
+        software,
+        newest: 0,
+    })
 }
 
 /// A good one.

@@ -82,7 +82,14 @@ impl Session {
     pub async fn welcome(&mut self, run: &str, learning: &str) -> wire::Hello {
         let hello = self.hear_hello().await;
         let (run, learning) = (run.to_owned(), learning.to_owned());
-        let welcome = wire::Welcome { protocol: protocol::VERSION, run, node: 0, learning };
+        let welcome = wire::Welcome {
+            protocol: protocol::VERSION,
+            run,
+            node: 0,
+            learning,
+            newest: 0,
+            epoch: 0,
+        };
         self.say(wire::from_server::Message::Welcome(welcome)).await;
         hello
     }

@@ -256,11 +256,12 @@ def _written(what: str) -> Iterator[Path]:
             raise
 
 
-def write_frame(data: Any, folder: Path) -> Path:
-    """Writes a frame of pandas or polars to a file of this folder. Returns its path."""
-    file = folder / "frame.csv"
-    _write(data, file)
-    return file
+@contextmanager
+def written_frame(data: Any) -> Iterator[Path]:
+    """A file with a frame of pandas or polars. Errors about it name the frame."""
+    with _written("frame") as file:
+        _write(data, file)
+        yield file
 
 
 def _write(data: Any, file: Path) -> None:

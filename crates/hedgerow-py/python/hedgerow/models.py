@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from os import PathLike
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow import _hedgerow
-from hedgerow._requests import write_frame
+from hedgerow._requests import written_frame
 from hedgerow._samples import is_frame, is_sparse
 
 _Apply = Callable[[Any, str | None], NDArray[Any]]
 
 
 def _placed(parts: list[tuple[NDArray[np.int64], NDArray[Any]]], rows: int) -> NDArray[Any]:
-    """Parts with the rows that they belong to, as one array; other rows are NaN, or None for texts."""
+    """Parts with their rows as one array; other rows are NaN, or None for texts."""
     known = parts[0][1] if parts else np.empty(0, dtype=np.float32)
     is_number = known.dtype.kind == "f"
     shape = (rows, *known.shape[1:])
@@ -101,8 +99,7 @@ class Model:
         only = self.nodes[0] if node is None and not self._native.is_shared and len(self.nodes) == 1 else node
         if not is_frame(X) or self._described["schema"] is None:
             return apply(X.toarray() if is_sparse(X) else X, only)
-        with TemporaryDirectory(prefix="hedgerow-") as folder:
-            file = write_frame(X, Path(folder))
+        with written_frame(X) as file:
             x, lines, owners = self._native.encode(file)
             # A header, then a line for each row.
             if file.read_bytes().count(b"\n") != len(X) + 1:

@@ -1,6 +1,6 @@
 //! The figures of a comparison: errors and message sizes.
 
-use hedgerow_lab::compare::{BudgetPoint, Comparison, GridSummary, RankedMethod, Ranking, Role};
+use hedgerow_lab::compare::{Comparison, GridSummary, RankedMethod, Ranking, Role};
 use hedgerow_lab::results::Results;
 
 use super::advice::reference;
@@ -35,6 +35,9 @@ pub fn figures(comparison: &Comparison) -> Vec<(String, String)> {
     }
     figures
 }
+
+/// Budgets whose errors differ by less, as a share, share a dot if the bytes are the same, too.
+const SAME_ERROR: f64 = 0.005;
 
 /// File name and caption of the picture of changes.
 pub(super) const CHANGES_CAPTION: (&str, &str) = (
@@ -150,21 +153,41 @@ fn style(comparison: &Comparison, name: &str) -> Option<LineStyle> {
     Some(palette::method(results, name))
 }
 
-/// A dot for every method with every budget.
+/// A dot for every method with every budget; one for all budgets that make no difference.
 fn budget_costs(comparison: &Comparison) -> String {
-    let dot = |point: &BudgetPoint| {
-        Some(Dot {
+    let mut dots: Vec<(Dot, Vec<usize>)> = Vec::new();
+    for point in comparison.budgets() {
+        let is_same = |(dot, _): &&mut (Dot, Vec<usize>)| {
+            dot.method == point.method
+                && dot.bytes == Some(point.bytes)
+                && (dot.error / point.ratio - 1.0).abs() < SAME_ERROR
+        };
+        if let Some((_, budgets)) = dots.iter_mut().find(is_same) {
+            budgets.push(point.budget);
+            continue;
+        }
+        let Some(style) = style(comparison, &point.method) else { continue };
+        let dot = Dot {
             method: point.method.clone(),
-            label: format!("{}, {}", shown_name(&point.method), point.budget),
-            style: style(comparison, &point.method)?,
+            label: String::new(),
+            style,
             is_reference: false,
             error: point.ratio,
             ends: None,
             ratio: String::new(),
             bytes: Some(point.bytes),
-        })
+        };
+        dots.push((dot, vec![point.budget]));
+    }
+    let labelled = |(dot, budgets): (Dot, Vec<usize>)| {
+        let (least, most) = (budgets.iter().min(), budgets.iter().max());
+        let range = match (least, most) {
+            (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+            _ => budgets.iter().map(usize::to_string).collect(),
+        };
+        Dot { label: format!("{}, {range}", shown_name(&dot.method)), ..dot }
     };
-    let dots: Vec<Dot> = comparison.budgets().iter().filter_map(dot).collect();
+    let dots: Vec<Dot> = dots.into_iter().map(labelled).collect();
     let heading = Heading {
         title: "Error against bytes, budget by budget",
         subtitle: &comparison.setting(),
@@ -207,7 +230,8 @@ fn grid_costs(comparison: &Comparison) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hedgerow_lab::testing::{grid, one, run};
+    use hedgerow_lab::compare::Cell;
+    use hedgerow_lab::testing::{cell, grid, one, run, with_bytes};
 
     #[test]
     fn both_figures_of_a_run_and_of_a_grid_are_pictures() {
@@ -246,10 +270,28 @@ mod tests {
     fn what_was_not_run_everywhere_is_named_and_not_drawn_beside_the_others() {
         let mut cells = grid().cells;
         let results = run(&[("mk", 2.0), ("gr", 1.0)]);
-        cells[0] = hedgerow_lab::testing::cell("one", "shuffled", Some(results));
+        cells[0] = cell("one", "shuffled", Some(results));
         let [before, after] = [grid(), Comparison::new(cells, "mk")].map(|all| figures(&all));
         assert!(before[1].1.contains(">last<") && !before[1].1.contains("Not in all runs"));
         assert!(!after[1].1.contains(">last<") && after[1].1.contains("Not in all runs: last."));
+    }
+
+    #[test]
+    fn budgets_that_make_no_difference_share_a_dot() {
+        let of_budget = |(budget, error): (usize, f64)| {
+            let mut results = run(&[("linear", 3.0), ("tr", error)]);
+            results.budget = budget;
+            with_bytes(&mut results, "linear", 40.0, 40.0);
+            with_bytes(&mut results, "tr", 4.0 * budget as f64, 40.0);
+            let variant = format!("budget {budget}");
+            Cell { variant, budget: Some(budget), ..cell("one", "blocks", Some(results)) }
+        };
+        let cells = [(50, 2.0), (100, 1.5), (300, 1.0)].map(of_budget);
+        let svg = &figures(&Comparison::new(cells.to_vec(), "mk"))[1].1;
+        for label in ["linear, 50 to 300", "tr, 50", "tr, 100", "tr, 300"] {
+            assert!(svg.contains(&format!(">{label}<")), "{label}: {svg}");
+        }
+        assert!(!svg.contains(">linear, 50<") && !svg.contains(">linear, 300<"), "{svg}");
     }
 
     #[test]

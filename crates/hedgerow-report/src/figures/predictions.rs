@@ -5,6 +5,7 @@ use hedgerow_data::text::counted;
 use hedgerow_lab::results::{CoursePoint, DeviceCourse, MethodResult, Results};
 
 use super::chart::{Chart, Entry, Key, Mark, Readout, Shape, Words, shortened};
+use super::dates;
 use super::number::{percent, significant};
 use super::palette::{self, LineStyle, SOFT_INK};
 use super::scale::{Axis, Spacing};
@@ -63,11 +64,16 @@ pub(crate) fn course_chart(
     let devices = &method.sampled.as_ref()?.devices;
     let course = devices.get(place)?;
     let points = stretch.of(course);
-    let (first, last) = (points.first()?.round as f64, points.last()?.round as f64);
+    let times = times(points);
+    let across = |point: &CoursePoint| match times {
+        Some(_) => point.time.unwrap_or_default(),
+        None => point.round as f64,
+    };
+    let (first, last) = (across(points.first()?), across(points.last()?));
     let line = |label: String, style: LineStyle, value: &dyn Fn(&CoursePoint) -> (f32, f32)| {
         let point = |point: &CoursePoint| {
             let (mean, sd) = value(point);
-            Point { round: point.round as f64, mean: f64::from(mean), sd: f64::from(sd) }
+            Point { round: across(point), mean: f64::from(mean), sd: f64::from(sd) }
         };
         let points = points.iter().map(point).collect();
         Line { label, method: String::new(), style, points, in_hindsight: false }
@@ -107,9 +113,16 @@ pub(crate) fn course_chart(
     };
     let mut words = words(results, "Predictions and truth", &target(results));
     words.subtitle = format!("Device {}: {rank}{kept}", shortened(&device, 40));
+    let (x, when) = match times {
+        Some((from, to)) => {
+            words.x = format!("time, from {} to {}", dates::in_words(from), dates::in_words(to));
+            (Axis::dates(first, last), dates::in_words(to))
+        }
+        None => (Axis::rounds_from(first, last), format!("round {last}")),
+    };
     let ends = points.last()?;
     let described = format!(
-        "At round {last}, the label is {} and the prediction {}.",
+        "At {when}, the label is {} and the prediction {}.",
         significant(f64::from(ends.truth), 4),
         significant(f64::from(ends.value), 4)
     );
@@ -117,13 +130,20 @@ pub(crate) fn course_chart(
     Some(Chart {
         words,
         described,
-        x: Axis::rounds_from(first, last),
+        x,
         y,
         marks,
         legend_heading: "",
         legend,
         note: "Each prediction was made before its label was known.".to_owned(),
     })
+}
+
+/// The first and the last time, if all points have one and none goes back.
+fn times(points: &[CoursePoint]) -> Option<(f64, f64)> {
+    let times: Option<Vec<f64>> = points.iter().map(|point| point.time).collect();
+    let times = times.filter(|times| times.is_sorted())?;
+    Some((*times.first()?, *times.last()?)).filter(|(first, last)| first < last)
 }
 
 /// An axis for lines and as much of their band as leaves them most of the height.

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::number;
+use super::{dates, number};
 
 /// How an axis spaces its values.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,6 +11,8 @@ pub(crate) enum Spacing {
     /// By square root, so that growth as √t is a straight line.
     Root,
     Log,
+    /// Linear, of seconds since 1970.
+    Date,
 }
 
 /// A range of values and their spacing; never empty.
@@ -48,6 +50,12 @@ impl Axis {
     pub(crate) fn rounds_from(first: f64, last: f64) -> Self {
         let air = 0.02 * (last - first);
         Self { least_step: 1.0, ..Self::exactly(first..=(last + air).max(first + 1.0)) }
+    }
+
+    /// From one date to another, with some air after it for the last label.
+    pub(crate) fn dates(first: f64, last: f64) -> Self {
+        let air = 0.02 * (last - first);
+        Self { spacing: Spacing::Date, ..Self::exactly(first..=(last + air).max(first + 1.0)) }
     }
 
     /// Exactly this range.
@@ -118,6 +126,7 @@ impl Axis {
             Spacing::Linear => "linear",
             Spacing::Root => "root",
             Spacing::Log => "log",
+            Spacing::Date => "date",
         };
         format!("{spacing} {} {} {}", self.low, self.high, self.least_step)
     }
@@ -132,6 +141,7 @@ impl Axis {
             Spacing::Linear => self.even_ticks(about),
             Spacing::Root => self.root_ticks(),
             Spacing::Log => self.log_ticks(about),
+            Spacing::Date => dates::ticks(self.low, self.high, about),
         };
         if self.zero > 0.0 {
             ticks.push(Tick { value: 0.0, label: "0".to_owned() });
@@ -141,7 +151,7 @@ impl Axis {
 
     fn spaced(&self, value: f64) -> f64 {
         match self.spacing {
-            Spacing::Linear => value,
+            Spacing::Linear | Spacing::Date => value,
             Spacing::Root => value.sqrt(),
             Spacing::Log => value.log10(),
         }

@@ -22,6 +22,7 @@ pub(crate) struct Line {
 /// Mean and standard deviation over trials at one round.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Point {
+    /// On an axis of dates the time.
     pub(crate) round: f64,
     pub(crate) mean: f64,
     pub(crate) sd: f64,

@@ -4,8 +4,11 @@
 // values at the pointer, zooms where the pointer is dragged, and hides what the legend hides.
 
 const svgName = "http://www.w3.org/2000/svg";
-const space = { linear: (value) => value, root: Math.sqrt, log: Math.log10 };
-const value = { linear: (place) => place, root: (place) => place * place, log: (place) => 10 ** place };
+const space = { linear: (value) => value, root: Math.sqrt, log: Math.log10, date: (value) => value };
+const value = { linear: (place) => place, root: (place) => place * place, log: (place) => 10 ** place, date: (place) => place };
+// Steps between dates: seconds, from a week on months.
+const dateSteps = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
+const monthSteps = [1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 6000, 24000];
 const whole = [0, 0, 1, 1];
 
 // The text of an axis is its spacing, its ends and the least step between ticks.
@@ -48,6 +51,7 @@ function significant(number, digits) {
 
 // Values and labels; a label is empty on a line of the fine grid.
 function ticks(axis, about) {
+  if (axis.spacing === "date") return dateTicks(axis, about);
   if (axis.spacing === "log") return logTicks(axis, about) ?? evenTicks(axis, about);
   if (axis.spacing === "root") return rootTicks(axis) ?? evenTicks(axis, about);
   return evenTicks(axis, about);
@@ -62,6 +66,33 @@ function evenTicks({ low, high, leastStep }, about) {
   const found = [];
   for (let count = Math.ceil(low / step - 1e-9); count * step <= high + step * 1e-9 && found.length < 50; count += 1) {
     found.push([count * step, isReadable ? fixed(count * step, decimals) : significant(count * step, 3)]);
+  }
+  return found;
+}
+
+function isoDate(seconds) {
+  return new Date(1000 * seconds).toISOString();
+}
+
+function dateTicks({ low, high }, about) {
+  const rough = (high - low) / about;
+  const step = dateSteps.find((seconds) => seconds >= rough * 0.999);
+  const found = [];
+  if (step) {
+    // Weeks begin on Mondays.
+    const from = step === 604800 ? 345600 : 0;
+    for (let at = from + Math.ceil((low - from) / step) * step; at <= high && found.length < 50; at += step) {
+      const [text, isMidnight] = [isoDate(at), at % 86400 === 0];
+      found.push([at, step >= 86400 ? text.slice(0, 10) : isMidnight ? text.slice(5, 10) : text.slice(11, step < 60 ? 19 : 16)]);
+    }
+    return found;
+  }
+  const months = monthSteps.find((count) => count * 2629746 >= rough * 0.999) ?? monthSteps.at(-1);
+  const first = new Date(1000 * low);
+  for (let month = Math.floor((12 * first.getUTCFullYear() + first.getUTCMonth()) / months) * months; found.length < 50; month += months) {
+    const at = Date.UTC(Math.floor(month / 12), month % 12, 1) / 1000;
+    if (at > high) return found;
+    if (at >= low) found.push([at, isoDate(at).slice(0, months >= 12 ? 4 : 7)]);
   }
   return found;
 }
@@ -236,12 +267,16 @@ function point(chart, event) {
     if (isBold) row.style.fontWeight = "600";
     return row;
   };
-  readout.replaceChildren(line(`round ${fixed(round, 0)}`, ""), ...listed.map((one) => line(one.label, one.text, near(one))));
+  readout.replaceChildren(line(when(chart, round), ""), ...listed.map((one) => line(one.label, one.text, near(one))));
   readout.hidden = false;
   const place = frame.left + now[0] * width;
   const beside = now[0] > 0.5 ? place - 14 - readout.offsetWidth : place + 14;
   readout.style.left = `${Math.max(0, beside)}px`;
   readout.style.top = `${frame.top + 4}px`;
+}
+
+function when(chart, round) {
+  return chart.x.spacing === "date" ? isoDate(round).slice(0, 16).replace("T", " ") : `round ${fixed(round, 0)}`;
 }
 
 // A drag along an axis keeps the other axis whole.

@@ -30,7 +30,7 @@ pub(super) fn settings(results: &Results) -> String {
         ("Loss", results.loss.clone()),
         ("Samples dealt to nodes", results.partition.clone()),
         ("Participation", present(&results.participation, "every node in every round")),
-        ("Window of the last MSE", format!("{} rounds", results.window)),
+        ("Window of the last errors", format!("{} rounds", results.window)),
         ("Trials", results.trials.to_string()),
         ("Seed", results.seed.to_string()),
         ("Wall time", format!("{} s", number::significant(results.seconds, 3))),

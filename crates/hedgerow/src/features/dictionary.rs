@@ -11,6 +11,7 @@ use core::f64::consts::FRAC_2_PI;
 use crate::features::kernel::Kernel;
 use crate::features::{FeatureError, FeatureSpec, Features, check, orthonormal_rows};
 use crate::limits::MAX_DICTIONARY;
+use crate::linear_algebra::dot;
 use crate::math;
 use crate::random::{CounterRng, Purpose};
 use crate::simd::loops::COSINE_SIZE;
@@ -164,9 +165,9 @@ impl Dictionary {
             let along =
                 (0..self.inputs).map(|input| unit * number(input) * spread[input]).collect();
             match row {
-                0 => Feature { is_cosine, at: 1.0, along },
-                _ if is_cosine => Feature { is_cosine, at: at % 4.0 * unit, along },
-                _ => Feature { is_cosine, at, along },
+                0 => Feature::new(is_cosine, 1.0, along),
+                _ if is_cosine => Feature::new(is_cosine, at % 4.0 * unit, along),
+                _ => Feature::new(is_cosine, at, along),
             }
         })
     }
@@ -177,12 +178,18 @@ pub(crate) struct Feature {
     is_cosine: bool,
     at: f64,
     along: Vec<f64>,
+    /// ‖along‖².
+    square: f64,
 }
 
 impl Feature {
+    fn new(is_cosine: bool, at: f64, along: Vec<f64>) -> Self {
+        let square = dot(&along, &along);
+        Self { is_cosine, at, along, square }
+    }
+
     /// E[f·h] over normal g.
     pub(crate) fn mean_product(&self, other: &Self) -> f64 {
-        let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
         let fade = |length2: f64| if length2 < 1400.0 { math::exp(-0.5 * length2) } else { 0.0 };
         let size = f64::from(COSINE_SIZE);
         let along = dot(&self.along, &other.along);
@@ -190,7 +197,7 @@ impl Feature {
             (false, false) => self.at * other.at + along,
             (true, false) => other.mean_product(self),
             (false, true) => {
-                let faded = size * fade(dot(&other.along, &other.along));
+                let faded = size * fade(other.square);
                 if faded == 0.0 {
                     0.0
                 } else {
@@ -198,7 +205,7 @@ impl Feature {
                 }
             }
             (true, true) => {
-                let lengths = dot(&self.along, &self.along) + dot(&other.along, &other.along);
+                let lengths = self.square + other.square;
                 let minus = fade((lengths - 2.0 * along).max(0.0)) * math::cos(self.at - other.at);
                 let plus = fade((lengths + 2.0 * along).max(0.0)) * math::cos(self.at + other.at);
                 0.5 * size * size * (minus + plus)

@@ -47,6 +47,12 @@ impl Layout {
         self.upload.max_len().max(models * len)
     }
 
+    /// Numbers of an upload, or of the models of a broadcast, whichever has more.
+    pub fn max_len(&self) -> usize {
+        let (models, len) = self.broadcast.size();
+        self.upload.max_len().max(models * len)
+    }
+
     pub(super) fn gathering(&self, aggregation: Aggregation) -> Gathering {
         let len = self.upload.part_len();
         let gathering = match self.votes {

@@ -99,6 +99,7 @@ pub trait NodeRule: Send {
 pub struct NodeShell<R> {
     pub(super) rule: R,
     loss: Loss,
+    label_limit: f32,
     round: u64,
     /// Samples learned since the last broadcast.
     learned: u64,
@@ -107,7 +108,8 @@ pub struct NodeShell<R> {
 impl<R: NodeRule> NodeShell<R> {
     /// Before the first round.
     pub fn new(setup: &Setup, rule: R) -> Self {
-        Self { rule, loss: setup.objective().loss, round: 1, learned: 0 }
+        let (loss, label_limit) = (setup.objective().loss, setup.label_limit());
+        Self { rule, loss, label_limit, round: 1, learned: 0 }
     }
 
     /// The same behind a pointer.
@@ -128,7 +130,9 @@ impl<R: NodeRule> NodeMethod for NodeShell<R> {
     fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
         check_label(self.loss, y)?;
         check_width(z, self.rule.width())?;
-        self.rule.learn(self.round + self.learned, z, y);
+        if y.abs() <= self.label_limit {
+            self.rule.learn(self.round + self.learned, z, y);
+        }
         self.learned += 1;
         Ok(())
     }

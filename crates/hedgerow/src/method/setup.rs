@@ -23,6 +23,8 @@ pub struct Setup {
     kernel: usize,
     /// ln P, which every weight rate has as a factor.
     log_kernels: f64,
+    /// Labels of more than this size aren't learned.
+    label_limit: f32,
 }
 
 /// The numbers as stored plans have them. [`crate::PlanConfig`] says what they mean.
@@ -71,7 +73,18 @@ fn is_default_memory(memory: &usize) -> bool {
 impl Setup {
     /// Numbers that were checked, and the kernel of a method with a single one.
     pub(crate) fn new(numbers: Numbers, kernel: usize) -> Self {
-        Self { numbers, kernel, log_kernels: math::ln(numbers.kernels as f64) }
+        let log_kernels = math::ln(numbers.kernels as f64);
+        Self { numbers, kernel, log_kernels, label_limit: f32::INFINITY }
+    }
+
+    /// Labels of more than this size aren't learned.
+    pub(crate) fn with_label_limit(self, label_limit: f32) -> Self {
+        Self { label_limit, ..self }
+    }
+
+    /// Labels of more than this size aren't learned: see [`crate::scaling::NodeScaling::scale_label`].
+    pub(crate) fn label_limit(&self) -> f32 {
+        self.label_limit
     }
 
     /// Kernels in the dictionary, P.

@@ -27,6 +27,8 @@ pub struct LinkSnapshot {
     /// Whether the server's scale is known: it tells it before its first broadcast, unless it has
     /// none, or lost it.
     has_scale: bool,
+    /// Whether the next broadcast is taken whatever its round.
+    is_set_back: bool,
 }
 
 impl LinkSnapshot {
@@ -83,6 +85,14 @@ impl Node {
         let raw = self.raw();
         raw.link = link;
         raw.known.clear();
+    }
+
+    /// The server's run was set back while this node knew later rounds, or was away. The next
+    /// broadcast is taken whatever its round, and uploads since then count as lost.
+    pub fn set_back(&mut self) {
+        let Raw { link, state, .. } = self.raw();
+        link.is_set_back = true;
+        state.told = None;
     }
 
     /// Whether it has answered the open round and waits for the next one. Without a scale, whether
@@ -171,7 +181,8 @@ impl Node {
         self.read_broadcast(message)?;
         let before = self.round();
         self.heads.iter_mut().for_each(|head| head.acknowledge(message.taken));
-        self.adopt(message.round < before)?;
+        let is_set_back = self.raw().link.is_set_back;
+        self.adopt(message.round < before || is_set_back)?;
         if self.round() != before {
             self.acknowledge_importance(message.taken);
         }
@@ -197,8 +208,8 @@ impl Node {
                 known.set(sections, &broadcast.numbers);
             }
         }
-        link.is_in_step = true;
-        if heads[0].round() != before {
+        (link.is_in_step, link.is_set_back) = (true, false);
+        if heads[0].round() != before || is_set_back {
             state.learned = 0;
             link.answered = None;
         }

@@ -136,6 +136,12 @@ plan_config! {
     pof: PofOptions = PofOptions::default(),
     /// How raw numbers are scaled.
     scaling: Scaling = Scaling::None,
+    /// Nodes that must have seen a label before nodes agree on a first scale; none for the smaller
+    /// of [`DEFAULT_SCALE_NODES`] and all nodes.
+    scale_nodes: Option<usize> as impl Into<Option<usize>> = None,
+    /// Whether labels beyond [`Scale::LIMIT`] aren't learned, as with online scaling: for drivers
+    /// that scale samples with [`crate::scaling::NodeScaling`] themselves. Not written down.
+    limits_labels: bool = false,
     /// How messages are made smaller.
     compression: Compression = Compression::default(),
     /// Whether each node has a layer of its own over the federation's predictions; none for what
@@ -157,7 +163,16 @@ plan_config! {
     series: Option<SeriesRule> as impl Into<Option<SeriesRule>> = None,
 }
 
+/// Nodes that must have seen a label before there is a scale, unless a plan says otherwise. Of
+/// three, one that has the wrong unit can be told from the others.
+pub const DEFAULT_SCALE_NODES: usize = 3;
+
 impl PlanConfig {
+    /// Nodes that must have seen a label before there is a scale.
+    pub fn first_scale_nodes(&self) -> usize {
+        self.scale_nodes.unwrap_or(DEFAULT_SCALE_NODES.min(self.nodes))
+    }
+
     /// What its feature map is made from.
     pub fn feature_spec(&self) -> FeatureSpec {
         FeatureSpec {
@@ -220,6 +235,9 @@ struct Written {
     column_groups: Vec<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     series: Option<SeriesRule>,
+    /// Only the server needs it: older nodes don't know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scale_nodes: Option<usize>,
     /// [`crate::method::MethodInfo::revision`].
     #[serde(default = "one", skip_serializing_if = "is_one")]
     revision: usize,
@@ -245,7 +263,7 @@ impl From<PlanConfig> for Written {
         let (setup, features) = (config.numbers(), config.feature_spec());
         let PlanConfig { method, scaling, compression, columns, target, classes, outputs, .. } =
             config;
-        let PlanConfig { importance, column_groups, series, .. } = config;
+        let PlanConfig { importance, column_groups, series, scale_nodes, .. } = config;
         Self {
             method,
             setup,
@@ -260,6 +278,7 @@ impl From<PlanConfig> for Written {
             importance,
             column_groups,
             series,
+            scale_nodes,
             revision,
         }
     }
@@ -326,6 +345,8 @@ impl TryFrom<Written> for PlanConfig {
             target: written.target,
             classes: written.classes,
             series: written.series,
+            scale_nodes: written.scale_nodes,
+            limits_labels: false,
         })
     }
 }

@@ -155,6 +155,25 @@ impl NodeScaling {
         self.scale().map(|scale| scale.axis(self.inputs + output))
     }
 
+    /// A label, scaled. As a rule it is limited like an input ([`Axis::scale_label`]). If all that
+    /// this node has seen is on the whole beyond that limit, its labels are in another unit than
+    /// those of all others: then it may be twice as large, and methods don't learn what is beyond
+    /// [`Scale::LIMIT`]. So a node in a wrong unit doesn't spoil the others' models. A node whose
+    /// labels jump isn't meant: most of what it has seen is within.
+    pub fn scale_label(&self, output: usize, raw: f32) -> f32 {
+        let Some(label) = self.label(output) else { return raw };
+        let usual = label.scale_label(raw);
+        if self.kind.is_none() || label == Axis::IDENTITY {
+            return usual;
+        }
+        let limit = f64::from(Scale::LIMIT);
+        let mean = self.state.summary.mean(self.inputs + output).unwrap_or(f64::from(raw));
+        match label.scaled(mean).abs() <= limit {
+            true => usual,
+            false => label.scaled(f64::from(raw)).clamp(-2.0 * limit, 2.0 * limit) as f32,
+        }
+    }
+
     /// Its version; 0 until the first agreement.
     pub fn version(&self) -> u64 {
         self.state.version

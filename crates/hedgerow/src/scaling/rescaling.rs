@@ -23,8 +23,8 @@ use core::f64::consts::FRAC_PI_2;
 use super::refit::Refit;
 use super::scale::Scale;
 use crate::features::{Dictionary, FeatureMap, SampleMap};
-use crate::limits::MAX_NUMBER;
-use crate::linear_algebra::{Cholesky, write_bounded};
+use crate::limits::{MAX_NUMBER, MAX_SCALED};
+use crate::linear_algebra::{self, Cholesky, write_bounded};
 use crate::math;
 
 /// What turns models of one scale into models of another.
@@ -33,8 +33,16 @@ pub struct Rescaling {
     moves: Moves,
     /// An input of the old scale as (a, c) of the new one: x = a·x' + c.
     inputs: Vec<(f64, f64)>,
-    /// The label's new factor over its old one.
+    label: LabelMove,
+}
+
+/// A label of the new scale as gain·y + shift of the old one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct LabelMove {
     gain: f64,
+    shift: f64,
+    /// Then gain and shift are zero, as if all labels had been the new offset.
+    restarts: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +77,17 @@ struct Stretch {
 
 /// The penalty on a change of the model's numbers. The features' mean square is one half.
 const STRETCH_RIDGE: f64 = 1e-3;
+
+/// Labels whose offset moved by more new widths are useless: in the old scale they can't be told
+/// apart.
+const MAX_SHIFT: f64 = 1e3;
+
+/// And those that were farther than this from the old offset, in old widths: they were limited, or
+/// nearly so.
+const MAX_OLD_DISTANCE: f64 = 0.5 * MAX_SCALED as f64;
+
+/// A normal law that ends this many deviations from its centre is that of whatever comes.
+const NORMAL_REACH: f64 = 8.0;
 
 /// Models of more frequencies are only turned, not stretched: the nearest function takes time as
 /// the cube of their number.
@@ -144,25 +163,73 @@ impl Dictionary {
 
 /// Centre and deviation of each input of the new scale, as this one has them.
 fn law(scale: &Scale, to: &Scale) -> (Vec<f64>, Vec<f64>) {
-    let inputs = 0..scale.inputs();
-    let centre = inputs.clone().map(|input| scale.place(input, to.centre(input)));
-    let deviation = inputs.map(|input| match to.deviation(input) {
-        wide if wide > 0.0 => wide * (scale.factor(input) / to.factor(input)),
-        _ => 0.0,
-    });
-    (centre.collect(), deviation.collect())
+    let input = |input: usize| {
+        let centre = scale.place(input, to.centre(input));
+        let deviation = match to.deviation(input) {
+            wide if wide > 0.0 => wide * (scale.factor(input) / to.factor(input)),
+            _ => 0.0,
+        };
+        match limited(scale.limit(), centre, deviation) {
+            Some(Limited { mean, share }) => (mean, share * deviation),
+            None => (centre, deviation),
+        }
+    };
+    (0..scale.inputs()).map(input).unzip()
 }
 
-fn gain(from: &Scale, to: &Scale) -> f64 {
-    let factor = from.label_factor();
-    // Without a factor predictions were the offset alone, and so they stay with models of zero.
-    if factor > 0.0 { to.label_factor() / factor } else { 0.0 }
+/// What a limit makes of inputs that are spread like a normal law.
+struct Limited {
+    mean: f64,
+    /// How many of them are within. By that the slope of the nearest linear function is less.
+    share: f64,
+}
+
+/// None where the law ends before the limit. The logistic law stands for the normal one: it has the
+/// integrals that are needed.
+fn limited(limit: f64, centre: f64, deviation: f64) -> Option<Limited> {
+    if centre.abs() + NORMAL_REACH * deviation <= limit {
+        return None;
+    }
+    if deviation <= 0.0 {
+        return Some(Limited { mean: centre.clamp(-limit, limit), share: 0.0 });
+    }
+    let width = deviation / 1.702;
+    let [low, high] = [-limit, limit].map(|end| (end - centre) / width);
+    let below = |t: f64| 1.0 / (1.0 + math::exp(-t.clamp(-700.0, 700.0)));
+    // The integral of `below`.
+    let area = |t: f64| t.max(0.0) + math::ln_1p(math::exp(-t.abs().min(700.0)));
+    let mean = limit - width * (area(high) - area(low));
+    let share = (below(high) - below(low)).max(0.0);
+    Some(Limited { mean: mean.clamp(-limit, limit), share })
+}
+
+impl LabelMove {
+    fn new(from: &Scale, to: &Scale) -> Self {
+        let [old, new] = [from.label(), to.label()];
+        let factor = from.label_factor();
+        // Without a factor predictions were the offset alone, and so they stay with models of zero.
+        let gain = if factor > 0.0 { to.label_factor() / factor } else { 0.0 };
+        let shift = (old.offset() - new.offset()) * to.label_factor();
+        let is_far = shift.abs() > MAX_SHIFT
+            || factor > 0.0 && shift.abs() > MAX_OLD_DISTANCE * gain && gain > 0.0;
+        match is_far {
+            true => Self { gain: 0.0, shift: 0.0, restarts: true },
+            false => Self { gain, shift, restarts: false },
+        }
+    }
 }
 
 impl Rescaling {
-    /// What squared losses in the label's old unit have to be multiplied by in its new one.
+    /// What losses of models without a constant, in the label's old unit squared, have to be
+    /// multiplied by: zero if these models begin anew.
     pub fn loss_factor(&self) -> f64 {
-        (self.gain * self.gain).min(f64::from(MAX_NUMBER))
+        let gain = self.featured_gain();
+        (gain * gain).min(f64::from(MAX_NUMBER))
+    }
+
+    /// The gain of models of random features, which have no constant.
+    fn featured_gain(&self) -> f64 {
+        if self.label.shift == 0.0 { self.label.gain } else { 0.0 }
     }
 
     /// Moves the model of one kernel. The result is no longer than
@@ -174,8 +241,8 @@ impl Rescaling {
         let Moves::Kernels(moves) = &self.moves else { panic!("rescaling of another dictionary") };
         let Move { turns, stretch } = &moves[kernel];
         assert_eq!(model.len(), 2 * turns.len(), "rescaling of another dictionary");
-        let mut wide: Vec<f64> =
-            model.iter().map(|number| f64::from(*number) * self.gain).collect();
+        let gain = self.featured_gain();
+        let mut wide: Vec<f64> = model.iter().map(|number| f64::from(*number) * gain).collect();
         let (sines, cosines) = wide.split_at_mut(turns.len());
         rotate(sines, cosines, turns);
         if let Some(stretch) = stretch {
@@ -193,9 +260,10 @@ impl Rescaling {
     /// If the rescaling was made for another number of inputs.
     pub fn apply_linear(&self, model: &mut [f32]) {
         assert_eq!(model.len(), self.inputs.len() + 1, "rescaling of other inputs");
-        let mut wide: Vec<f64> =
-            model.iter().map(|number| f64::from(*number) * self.gain).collect();
+        let LabelMove { gain, shift, .. } = self.label;
+        let mut wide: Vec<f64> = model.iter().map(|number| f64::from(*number) * gain).collect();
         let (constant, slopes) = wide.split_at_mut(1);
+        constant[0] += shift;
         for (slope, (a, c)) in slopes.iter_mut().zip(&self.inputs) {
             constant[0] += *slope * c;
             *slope *= a;
@@ -217,7 +285,7 @@ impl Rescaling {
                 constant = row[0];
             }
             row[0] -= c * constant;
-            row.iter_mut().for_each(|entry| *entry *= self.gain / a);
+            row.iter_mut().for_each(|entry| *entry *= self.label.gain / a);
             if *a == 0.0 {
                 // Nothing is known of an input that was or is zero everywhere.
                 row.fill(0.0);
@@ -226,9 +294,20 @@ impl Rescaling {
         }
     }
 
-    /// The label's new factor over its old one.
+    /// The label's new factor over its old one; zero if everything begins anew.
     pub fn gain(&self) -> f64 {
-        self.gain
+        self.label.gain
+    }
+
+    /// What a label of the old scale gets added after the gain; zero if everything begins anew.
+    pub fn shift(&self) -> f64 {
+        self.label.shift
+    }
+
+    /// Whether what was learned from labels of the old scale is worth nothing: they were limited,
+    /// or too far from the new offset to be told apart.
+    pub fn restarts(&self) -> bool {
+        self.label.restarts
     }
 
     /// An input of the old scale as (a, c) of the new one: x = a·x' + c.
@@ -272,9 +351,18 @@ impl Rescaling {
             // An input that has become zero everywhere needs no factor.
             let a =
                 if to.factor(input) > 0.0 { from.factor(input) / to.factor(input) } else { 0.0 };
-            (a, from.place(input, to.zero(input)))
+            let c = from.place(input, to.zero(input));
+            let middle = a * to.place(input, to.centre(input)) + c;
+            match limited(from.limit(), middle, a * to.deviation(input)) {
+                Some(Limited { mean, share }) => (share * a, mean - share * (middle - c)),
+                None => (a, c),
+            }
         };
-        Self { moves, inputs: (0..from.inputs()).map(input).collect(), gain: gain(from, to) }
+        Self {
+            moves,
+            inputs: (0..from.inputs()).map(input).collect(),
+            label: LabelMove::new(from, to),
+        }
     }
 }
 
@@ -305,6 +393,10 @@ fn multiply(matrix: &[f64], vector: &mut [f64]) {
 /// with old ones it is I + (G + εI)⁻¹(C − G): where nothing can be gained a model stays as it is.
 fn nearest(old: &[f64], new: &[f64], inputs: usize) -> [Vec<f64>; 2] {
     let count = new.len() / inputs;
+    let squares = |rows: &[f64]| -> Vec<f64> {
+        rows.chunks_exact(inputs).map(|row| linear_algebra::dot(row, row)).collect()
+    };
+    let (new, old) = ((new, &squares(new)[..]), (old, &squares(old)[..]));
     let among = mean_products(new, new, inputs);
     let across = mean_products(new, old, inputs);
     [0, 1].map(|part| {
@@ -325,13 +417,18 @@ fn nearest(old: &[f64], new: &[f64], inputs: usize) -> [Vec<f64>; 2] {
     })
 }
 
-/// E[sin(a·g)·sin(b·g)] and E[cos(a·g)·cos(b·g)] for every row a of one and b of the other.
-fn mean_products(one: &[f64], other: &[f64], inputs: usize) -> Vec<[f64; 2]> {
-    let products = one.chunks_exact(inputs).flat_map(|a| {
-        other.chunks_exact(inputs).map(move |b| {
-            let pairs = || a.iter().zip(b);
-            let minus = mean_cosine(pairs().map(|(a, b)| (a - b) * (a - b)).sum());
-            let plus = mean_cosine(pairs().map(|(a, b)| (a + b) * (a + b)).sum());
+/// E[sin(a·g)·sin(b·g)] and E[cos(a·g)·cos(b·g)] for every row a of one and b of the other, given
+/// the rows with their squares.
+fn mean_products(one: (&[f64], &[f64]), other: (&[f64], &[f64]), inputs: usize) -> Vec<[f64; 2]> {
+    let rows = |(rows, squares): (_, _)| -> Vec<(&[f64], f64)> {
+        let (rows, squares): (&[f64], &[f64]) = (rows, squares);
+        rows.chunks_exact(inputs).zip(squares.iter().copied()).collect()
+    };
+    let (one, other) = (rows(one), rows(other));
+    let products = one.iter().flat_map(|(a, a2)| {
+        other.iter().map(move |(b, b2)| {
+            let (sum, twice) = (a2 + b2, 2.0 * linear_algebra::dot(a, b));
+            let [minus, plus] = [sum - twice, sum + twice].map(mean_cosine);
             [0.5 * (minus - plus), 0.5 * (minus + plus)]
         })
     });
@@ -340,7 +437,8 @@ fn mean_products(one: &[f64], other: &[f64], inputs: usize) -> Vec<[f64; 2]> {
 
 /// E[cos(a·g)] from ‖a‖²; what overflowed swings too fast to have a mean.
 fn mean_cosine(length2: f64) -> f64 {
-    if length2 < 1400.0 { math::exp(-0.5 * length2) } else { 0.0 }
+    // Rounding may take a square below zero.
+    if length2 < 1400.0 { math::exp(-0.5 * length2.max(0.0)) } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -359,7 +457,8 @@ mod tests {
             sums[0] += a.sin() * b.sin();
             sums[1] += a.cos() * b.cos();
         }
-        let found = mean_products(&a, &b, 2)[0];
+        let squares = [dot(&a, &a), dot(&b, &b)];
+        let found = mean_products((&a, &squares[..1]), (&b, &squares[1..]), 2)[0];
         for (found, sum) in found.iter().zip(sums) {
             // Four standard deviations of a mean of products at most one.
             assert!(

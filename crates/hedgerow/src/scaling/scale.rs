@@ -29,6 +29,10 @@ const RATIO: f64 = 1.5;
 /// And one whose centre is off by more than this, in scaled units.
 const DRIFT: f64 = 0.25;
 
+/// How far a label's offset may be from where it would be chosen now, in widths that would be
+/// chosen now.
+const MAX_LABEL_DRIFT: f64 = 1.5;
+
 /// Scaled = (raw − offset)·factor for each column, the inputs and then the label. A column that has
 /// always been the same has the factor 0. Both numbers are f32, so that what travels is what
 /// everybody computes with.
@@ -128,33 +132,34 @@ impl Scale {
     /// The scale that fits what has been seen. Where the previous one still fits well enough, it is
     /// kept: if it does everywhere, the result is the previous one.
     ///
-    /// The label's offset is that of the first scale for ever, so that a change of its scale is a
-    /// change of its factor only, which models survive exactly.
+    /// The label's offset stays as long as it is anywhere near the labels: then a change of the
+    /// label's scale is a change of its factor only, which models survive exactly.
     ///
     /// # Panics
     /// If the previous one has another number of columns, or there is none.
     pub fn from_summary(kind: ScaleKind, summary: &Summary, previous: Option<&Self>) -> Self {
-        Self::fitting(kind, summary, previous, 1)
+        Self::fitting(kind, summary, previous, (1, true))
     }
 
-    /// The same where the last columns are so many labels.
+    /// The same where the last columns are so many labels. What still fits is kept if `keeps`.
     pub(super) fn fitting(
         kind: ScaleKind,
         summary: &Summary,
         previous: Option<&Self>,
-        labels: usize,
+        (labels, keeps): (usize, bool),
     ) -> Self {
         let inputs = summary.columns() - labels;
         let axis = |column: usize| {
             let known = previous.map(|scale| scale.axes[column]);
+            let best = Axis::fitting(kind, summary, column);
             let fresh = match known {
-                Some(known) if column >= inputs => {
+                Some(known) if column >= inputs && known.is_near(best) => {
                     let offset = f64::from(known.offset);
                     Axis::new(offset, Axis::width_from(kind, summary, column, offset))
                 }
-                _ => Axis::fitting(kind, summary, column),
+                _ => best,
             };
-            known.filter(|known| known.still_fits(fresh)).unwrap_or(fresh)
+            known.filter(|known| keeps && known.still_fits(fresh)).unwrap_or(fresh)
         };
         Self { form: kind.into(), axes: (0..summary.columns()).map(axis).collect() }
     }
@@ -203,9 +208,8 @@ impl Scale {
     /// # Panics
     /// If there is no such input.
     pub fn scale_input(&self, input: usize, raw: f64) -> f32 {
-        let limit = if self.form == Form::Identity { f32::MAX } else { Self::LIMIT };
-        self.axes[..self.inputs()][input].scaled(raw).clamp(-f64::from(limit), f64::from(limit))
-            as f32
+        let limit = self.limit();
+        self.axes[..self.inputs()][input].scaled(raw).clamp(-limit, limit) as f32
     }
 
     /// A label, scaled, to be learned from: at most [`Scale::LIMIT`] in size like an input, or one
@@ -286,6 +290,11 @@ impl Scale {
         }
     }
 
+    /// Largest size of a scaled input.
+    pub(super) fn limit(&self) -> f64 {
+        f64::from(if self.form == Form::Identity { f32::MAX } else { Self::LIMIT })
+    }
+
     pub(super) fn label_factor(&self) -> f64 {
         f64::from(self.label().factor)
     }
@@ -355,6 +364,21 @@ impl Axis {
         let ratio = f64::from(fresh.factor) / f64::from(self.factor);
         (1.0 / RATIO..=RATIO).contains(&ratio)
             && self.scaled(f64::from(fresh.offset)).abs() <= DRIFT
+    }
+
+    /// Whether its offset can stay where `best` would be chosen.
+    fn is_near(self, best: Self) -> bool {
+        best.scaled(f64::from(self.offset)).abs() <= MAX_LABEL_DRIFT
+    }
+
+    /// The raw number that becomes zero.
+    pub fn offset(self) -> f64 {
+        f64::from(self.offset)
+    }
+
+    /// The raw difference that becomes one; 0 if the column has always been the same.
+    pub fn width(self) -> f64 {
+        if self.factor > 0.0 { 1.0 / f64::from(self.factor) } else { 0.0 }
     }
 
     /// (raw − offset)·factor.

@@ -13,7 +13,7 @@ use crate::state::{BadState, StateKind, is_count};
 
 const KIND: StateKind = StateKind::new("scaling-server");
 
-/// Labels that must have been seen before the first agreement: the label's offset is kept for ever.
+/// Labels that must have been seen before the first agreement.
 const FIRST_LABELS: f64 = 16.0;
 
 /// Merges the reports of nodes into a common scale.
@@ -23,6 +23,10 @@ pub struct ServerScaling {
     columns: usize,
     labels: usize,
     raw_labels: bool,
+    /// Nodes that must have seen a label before the first agreement.
+    first_nodes: usize,
+    /// Whether the agreement is to begin anew.
+    begins_anew: bool,
     state: State,
 }
 
@@ -34,7 +38,7 @@ struct State {
     /// The latest report of every node. Merged in the order of nodes, so the order of arrival is
     /// irrelevant.
     known: BTreeMap<NodeId, Summary>,
-    /// Whether a report came since the last merge.
+    /// Whether a report came or went since the last merge.
     is_news: bool,
 }
 
@@ -42,7 +46,15 @@ impl ServerScaling {
     /// For samples of so many inputs.
     pub fn new(kind: ScaleKind, inputs: usize) -> Self {
         let state = State { version: 0, scale: None, known: BTreeMap::new(), is_news: false };
-        Self { kind, columns: inputs + 1, labels: 1, raw_labels: false, state }
+        Self {
+            kind,
+            columns: inputs + 1,
+            labels: 1,
+            raw_labels: false,
+            first_nodes: 1,
+            begins_anew: false,
+            state,
+        }
     }
 
     /// The same for samples of several labels.
@@ -55,6 +67,12 @@ impl ServerScaling {
         Self { raw_labels: true, ..self }
     }
 
+    /// Waits with the first scale until so many nodes have seen a label: one node alone may have
+    /// the wrong unit. One is enough unless this is called.
+    pub fn with_first_nodes(self, nodes: usize) -> Self {
+        Self { first_nodes: nodes, ..self }
+    }
+
     /// Takes a node's report in place of its last one, or refuses it and stays as it was.
     pub fn accept(&mut self, from: NodeId, report: &Report) -> Result<(), Rejected> {
         let summary = Summary::read(self.columns, report)?;
@@ -62,9 +80,34 @@ impl ServerScaling {
         if known.len() >= MAX_REPORTING && !known.contains_key(&from) {
             return Err(Rejected::TooManyNodes { node: from, bound: MAX_REPORTING });
         }
-        known.insert(from, summary);
-        self.state.is_news = true;
+        if known.get(&from) != Some(&summary) {
+            known.insert(from, summary);
+            self.state.is_news = true;
+        }
         Ok(())
+    }
+
+    /// Whether this is what the node has reported last, so that it says nothing new: nodes repeat
+    /// their report on every connection.
+    pub fn has_report(&self, from: NodeId, report: &Report) -> bool {
+        let known = self.state.known.get(&from);
+        known.is_some_and(|known| Summary::read(self.columns, report).as_ref() == Ok(known))
+    }
+
+    /// Forgets what a node has reported, and says whether there was something: the next scale is
+    /// made without it. If the node reports again, it counts again.
+    pub fn forget_node(&mut self, node: NodeId) -> bool {
+        let is_known = self.state.known.remove(&node).is_some();
+        self.state.is_news |= is_known;
+        is_known
+    }
+
+    /// Begins the agreement anew: as soon as the known reports are enough for a first scale, the
+    /// next one is made from them alone, however well the present one still fits. Until then the
+    /// present one stays. Not part of the saved state.
+    pub fn reset(&mut self) {
+        self.begins_anew = true;
+        self.state.is_news = true;
     }
 
     /// Merges the reports if one is new, and returns the scale if that changed it. The server's
@@ -73,14 +116,15 @@ impl ServerScaling {
         if !core::mem::take(&mut self.state.is_news) {
             return None;
         }
-        let known: Vec<&Summary> = self.state.known.values().collect();
-        let merged = Summary::merged(self.columns, &known);
         let before = self.state.scale.as_ref();
-        let mut labels = self.columns - self.labels..self.columns;
-        if before.is_none() && labels.any(|label| merged.count(label) < FIRST_LABELS) {
+        let is_first = before.is_none() || self.begins_anew;
+        if is_first && !self.has_enough() {
             return None;
         }
-        let mut scale = Scale::fitting(self.kind, &merged, before, self.labels);
+        self.begins_anew = false;
+        let known: Vec<&Summary> = self.state.known.values().collect();
+        let merged = Summary::merged(self.columns, &known);
+        let mut scale = Scale::fitting(self.kind, &merged, before, (self.labels, !is_first));
         if self.raw_labels {
             scale.set_raw(self.labels);
         }
@@ -89,6 +133,22 @@ impl ServerScaling {
         }
         self.state.version += 1;
         Some(self.state.scale.insert(scale))
+    }
+
+    /// Whether the reports are enough for a first scale.
+    fn has_enough(&self) -> bool {
+        (self.columns - self.labels..self.columns).all(|label| {
+            let counts = self.state.known.values().map(|summary| summary.count(label));
+            let nodes = counts.clone().filter(|count| *count > 0.0).count();
+            nodes >= self.first_nodes && counts.sum::<f64>() >= FIRST_LABELS
+        })
+    }
+
+    /// Nodes that have seen a label, and how many must have before there is a scale.
+    pub fn labelled_nodes(&self) -> (usize, usize) {
+        let has_label = |summary: &Summary| summary.count(self.columns - 1) > 0.0;
+        let nodes = self.state.known.values().filter(|summary| has_label(summary)).count();
+        (nodes, self.first_nodes)
     }
 
     /// The latest scale, for nodes that join or return. None until the first agreement.

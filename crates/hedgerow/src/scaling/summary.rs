@@ -1,6 +1,8 @@
 //! [`Summary`]: what a node knows about the numbers that it has seen, column by column, in a few
 //! numbers that merge.
 
+mod merging;
+
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -83,21 +85,6 @@ impl Summary {
         self.columns.iter_mut().zip(&other.columns).for_each(|(column, other)| column.merge(other));
     }
 
-    /// What several nodes have seen together. Where there are enough of them to tell, a column
-    /// leaves out those that are far from all others: early on, one wild value is all that a node
-    /// knows.
-    pub(super) fn merged(columns: usize, all: &[&Self]) -> Self {
-        let mut merged = Self::new(columns);
-        for (at, column) in merged.columns.iter_mut().enumerate() {
-            let seen = || {
-                all.iter().map(|summary| &summary.columns[at]).filter(|column| column.count > 0.0)
-            };
-            let usual = Usual::of(seen());
-            seen().filter(|column| usual.admits(column)).for_each(|other| column.merge(other));
-        }
-        merged
-    }
-
     /// Writes a report of it.
     pub fn write(&self, out: &mut Report) {
         out.numbers.clear();
@@ -123,46 +110,6 @@ impl Summary {
     pub(super) fn is_sound(&self, columns: usize) -> bool {
         self.columns() == columns && self.columns.iter().all(Column::is_sound)
     }
-}
-
-/// Nodes that are needed to detect outliers among them.
-const ENOUGH_NODES: usize = 5;
-
-/// How many spreads of a column a node may be from the middle one. Nodes often differ.
-const MAX_SPREADS_FROM_MIDDLE: f64 = 30.0;
-
-/// Where most nodes are in a column.
-struct Usual {
-    middle: f64,
-    farthest: f64,
-}
-
-impl Usual {
-    fn of<'a>(columns: impl Iterator<Item = &'a Column> + Clone) -> Self {
-        let middle = median(columns.clone().map(|column| column.mean));
-        let apart = median(columns.clone().map(|column| (column.mean - middle).abs()));
-        let within = median(columns.clone().map(Column::deviation));
-        let is_known = columns.count() >= ENOUGH_NODES && apart.max(within) > 0.0;
-        Self {
-            middle,
-            farthest: if is_known {
-                MAX_SPREADS_FROM_MIDDLE * apart.max(within)
-            } else {
-                f64::INFINITY
-            },
-        }
-    }
-
-    fn admits(&self, column: &Column) -> bool {
-        (column.mean - self.middle).abs() <= self.farthest && column.deviation() <= self.farthest
-    }
-}
-
-/// The middle one; 0 of none.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// All zero until the first value.

@@ -26,6 +26,9 @@ pub struct NotStored(String);
 impl Hub {
     /// Closes a round that is due, and tries the commit again that has failed.
     pub(super) fn advance(&self, inner: &mut Inner, now: Instant) {
+        if inner.is_going_back {
+            return;
+        }
         if inner.coordinator.is_due(now) {
             self.close_round(inner);
         }
@@ -118,7 +121,7 @@ impl Hub {
         let open_for = now.saturating_duration_since(coordinator.opened_at());
         let Some((opening, commit)) = coordinator.committed(now) else { return };
         if let Some(record) = &commit.record {
-            self.metrics.round_closed(open_for);
+            self.metrics.round_closed(open_for, record.samples);
             tracing::trace!(round = record.round, uploads = record.uploads, "closed");
             history.push(record, coordinator.totals(), coordinator.window());
         }
@@ -163,7 +166,7 @@ impl Hub {
             .await;
         }
         self.flush(|inner, _| {
-            if inner.coordinator.has_enough() {
+            if inner.coordinator.has_enough() && !inner.is_going_back {
                 self.close_round(inner);
             }
         })

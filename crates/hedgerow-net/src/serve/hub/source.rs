@@ -3,6 +3,7 @@
 use hedgerow_data::schema::TableSchema;
 
 use super::{Hub, Inner, now, shortage, unix_ms};
+use crate::coordinator::records::{Standing, StandingRecord};
 use crate::coordinator::{Coordinator, Member, Opening, mean};
 use crate::serve::status::{
     ColumnStatus, ImportanceStatus, KernelStatus, MAX_COLUMNS_SHOWN, MAX_NODES_SHOWN, NodeState,
@@ -14,7 +15,8 @@ impl Source for Hub {
         let wire = self.wire();
         let at = now();
         let inner = self.lock();
-        let Inner { coordinator, failure, events, .. } = &*inner;
+        let Inner { coordinator, failure, events, settings, .. } = &*inner;
+        let known = coordinator.members().iter().filter(|member| member.is_known()).count();
         let (totals, window, opening) =
             (coordinator.totals(), coordinator.window(), coordinator.opening());
         let config = self.plan.config();
@@ -35,7 +37,7 @@ impl Source for Hub {
             shortage: shortage(coordinator),
             quorum: coordinator.rules().describe(),
             connected: coordinator.connected() as u64,
-            nodes_known: coordinator.members().len() as u64,
+            nodes_known: known as u64,
             samples: totals.samples,
             mse: totals.mse(),
             window_mse: window.mse(),
@@ -54,11 +56,11 @@ impl Source for Hub {
             naive_up: naive * totals.uploads,
             naive_down: naive * totals.broadcasts,
             store_ok: failure.is_none(),
-            paused: false,
-            settings_changed: vec![],
+            paused: coordinator.is_paused(),
+            settings_changed: settings.differences(),
             events: events.shown(),
             nodes: nodes(coordinator),
-            nodes_left_out: coordinator.members().len().saturating_sub(MAX_NODES_SHOWN) as u64,
+            nodes_left_out: known.saturating_sub(MAX_NODES_SHOWN) as u64,
             importance: self.importance(opening),
         }
     }
@@ -115,26 +117,30 @@ impl Hub {
 fn nodes(coordinator: &Coordinator) -> Vec<NodeStatus> {
     let members = coordinator.members();
     let here = members.iter().filter(|member| member.is_connected());
-    let away = members.iter().filter(|member| !member.is_connected());
-    here.chain(away).take(MAX_NODES_SHOWN).map(node).collect()
+    let away = members.iter().filter(|member| member.is_known() && !member.is_connected());
+    let shown = here.chain(away).take(MAX_NODES_SHOWN);
+    shown.map(|member| node(coordinator, member)).collect()
 }
 
-fn state(member: &Member) -> NodeState {
-    match (member.is_revoked, member.is_connected()) {
-        (true, _) => NodeState::Revoked,
-        (false, true) => NodeState::Connected,
-        (false, false) => NodeState::Away,
+fn state(member: &Member, standing: Option<&StandingRecord>) -> NodeState {
+    match standing.map(|known| known.standing) {
+        Some(Standing::Banned) => NodeState::Banned,
+        Some(Standing::Quarantined) => NodeState::Quarantined,
+        Some(Standing::Revoked) => NodeState::Revoked,
+        None if member.is_connected() => NodeState::Connected,
+        None => NodeState::Away,
     }
 }
 
-pub(super) fn node(member: &Member) -> NodeStatus {
+pub(super) fn node(coordinator: &Coordinator, member: &Member) -> NodeStatus {
     let record = &member.record;
+    let standing = coordinator.standing(&record.name);
     NodeStatus {
         number: record.number,
         name: record.name.clone(),
-        state: state(member),
+        state: state(member, standing),
         connected: member.is_connected(),
-        reason: String::new(),
+        reason: standing.map(|known| known.reason.clone()).unwrap_or_default(),
         last_seen_ms: record.last_seen_ms,
         last_sample_ms: member.last_sample_ms,
         round: member.round,

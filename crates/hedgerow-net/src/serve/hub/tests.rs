@@ -1,6 +1,6 @@
 //! Rounds whose store fails or is slow, and rounds whose method is slow.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use futures_util::FutureExt;
 use hedgerow::PlanConfig;
@@ -15,11 +15,15 @@ use tokio::sync::mpsc;
 use tokio::time::advance;
 
 use super::*;
-use crate::coordinator::records::{Commit, NodeRecord, RoundRecord};
+use crate::audit::{Draft, Entry};
+use crate::coordinator::records::{
+    Change, Commit, Decisions, NodeRecord, RoundRecord, Snapshot, Target,
+};
 use crate::coordinator::rules::{Quorum, Rules};
 use crate::pki::identity::Role;
 use crate::plan_json::plan_to_json;
 use crate::serve::status::Source;
+use crate::storage::{CheckState, RolledBack};
 
 /// A store in memory that can be full.
 #[derive(Clone, Default)]
@@ -33,6 +37,7 @@ struct Written {
     rounds: Vec<(u64, Option<RoundRecord>)>,
     names: Vec<String>,
     nodes: Vec<NodeRecord>,
+    changes: Vec<Change>,
 }
 
 impl Paper {
@@ -70,6 +75,32 @@ impl Storage for Paper {
     fn save_nodes(&mut self, nodes: &[NodeRecord]) -> Result<(), StoreError> {
         self.write(|written| written.nodes.extend_from_slice(nodes))
     }
+
+    fn decide(&mut self, change: &Change, _entry: &Draft) -> Result<(), StoreError> {
+        self.write(|written| written.changes.push(change.clone()))
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        vec![]
+    }
+
+    fn roll_back(
+        &mut self,
+        _to: Target,
+        _actor: &str,
+        _at_ms: u64,
+        _check: CheckState<'_>,
+    ) -> Result<RolledBack, StoreError> {
+        Err(StoreError::Closed)
+    }
+
+    fn audit(&self, _from: Option<u64>, _most: usize) -> Result<(Vec<Entry>, u64), StoreError> {
+        Ok((vec![], 0))
+    }
+
+    fn path(&self) -> Option<&Path> {
+        None
+    }
 }
 
 fn hub(rules: Rules) -> (Arc<Hub>, Paper) {
@@ -92,7 +123,9 @@ fn hub_of(plan: Plan, rules: Rules, storage: Box<dyn Storage>) -> Arc<Hub> {
     let run = Run { id: "run".into(), learning: plan_to_json(&plan) };
     let limits = Limits::default();
     let coordinator = Coordinator::new(plan, rules, limits, None, vec![], now()).unwrap();
-    Hub::new(run, limits, coordinator, storage, HistoryCache::default()).unwrap()
+    let settings = LiveSettings::of(rules, limits);
+    let decided = (settings, &Decisions::default());
+    Hub::new(run, decided, coordinator, storage, HistoryCache::default()).unwrap()
 }
 
 fn two() -> Rules {
@@ -278,6 +311,32 @@ impl Storage for Gate {
 
     fn save_nodes(&mut self, nodes: &[NodeRecord]) -> Result<(), StoreError> {
         self.paper.save_nodes(nodes)
+    }
+
+    fn decide(&mut self, change: &Change, entry: &Draft) -> Result<(), StoreError> {
+        self.paper.decide(change, entry)
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        self.paper.snapshots()
+    }
+
+    fn roll_back(
+        &mut self,
+        to: Target,
+        actor: &str,
+        at_ms: u64,
+        check: CheckState<'_>,
+    ) -> Result<RolledBack, StoreError> {
+        self.paper.roll_back(to, actor, at_ms, check)
+    }
+
+    fn audit(&self, from: Option<u64>, most: usize) -> Result<(Vec<Entry>, u64), StoreError> {
+        self.paper.audit(from, most)
+    }
+
+    fn path(&self) -> Option<&Path> {
+        None
     }
 }
 

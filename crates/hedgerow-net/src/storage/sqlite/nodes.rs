@@ -5,15 +5,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hedgerow::NodeId;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::decisions::{NEXT_NODE, fact, write_fact};
 use super::seal::{Seal, count, error_sum, stored};
 use crate::coordinator::records::NodeRecord;
 
 /// The record of a node that joins now.
 pub(super) fn new_node(number: NodeId, name: &str) -> NodeRecord {
-    let now =
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+    let now = unix_ms();
     let name = name.to_owned();
     NodeRecord { number, name, first_seen_ms: now, last_seen_ms: now, ..NodeRecord::default() }
+}
+
+/// The time for people.
+pub(super) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }
 
 /// Checksum of a row.
@@ -66,7 +71,10 @@ pub(super) fn number_of(connection: &Connection, name: &str) -> rusqlite::Result
 pub(super) fn next_number(connection: &Connection) -> rusqlite::Result<NodeId> {
     let mut statement =
         connection.prepare_cached("SELECT coalesce(max(number) + 1, 0) FROM nodes")?;
-    statement.query_row([], |row| row.get(0))
+    let after_last: NodeId = statement.query_row([], |row| row.get(0))?;
+    // Numbers of removed nodes are not given again.
+    let kept = fact(connection, NEXT_NODE)?.and_then(|next| next.parse().ok());
+    Ok(after_last.max(kept.unwrap_or(0)))
 }
 
 pub(super) fn insert(connection: &Connection, node: &NodeRecord) -> rusqlite::Result<()> {
@@ -74,6 +82,18 @@ pub(super) fn insert(connection: &Connection, node: &NodeRecord) -> rusqlite::Re
                bytes_up, bytes_down, squared_error, checksum) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
     write(connection, sql, node).map(drop)
+}
+
+/// Removes a node; returns whether there is such a node.
+pub(super) fn delete(
+    connection: &Connection,
+    number: NodeId,
+    name: &str,
+) -> rusqlite::Result<bool> {
+    let next = next_number(connection)?;
+    write_fact(connection, NEXT_NODE, Some(&next.to_string()))?;
+    let sql = "DELETE FROM nodes WHERE number = ?1 AND name = ?2";
+    Ok(connection.execute(sql, (number, name))? > 0)
 }
 
 /// Returns whether there is such a node.

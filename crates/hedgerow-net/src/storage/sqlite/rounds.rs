@@ -68,6 +68,18 @@ pub(super) fn write(connection: &Connection, record: &RoundRecord) -> rusqlite::
     Ok(())
 }
 
+/// The number of the latest round.
+pub(super) fn last(connection: &Connection) -> rusqlite::Result<Option<u64>> {
+    let mut statement = connection.prepare_cached("SELECT max(round) FROM history")?;
+    let last: Option<i64> = statement.query_row([], |row| row.get(0))?;
+    Ok(last.and_then(|last| u64::try_from(last).ok()))
+}
+
+/// Deletes the rounds from this one on.
+pub(super) fn go_back(connection: &Connection, to: u64) -> rusqlite::Result<()> {
+    connection.execute("DELETE FROM history WHERE round >= ?1", [stored(to)]).map(drop)
+}
+
 /// Rounds with their checksums: all of them, or about `most`, evenly spaced and with the latest.
 pub(super) fn read(
     connection: &Connection,

@@ -7,7 +7,7 @@ use std::path::Path;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::failed;
+use super::{failed, snapshots};
 use crate::file::{FileError, sync_folder, with_suffix};
 use crate::storage::StoreError;
 
@@ -15,7 +15,24 @@ use crate::storage::StoreError;
 const APPLICATION_ID: i32 = 0x6864_6772;
 
 /// What brings a store from each format to the next; the first makes it.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[Step] = &[
+    Step { sql: include_str!("schema.sql"), after: |_| Ok(()) },
+    Step { sql: include_str!("operations.sql"), after: snapshots::seal_again },
+];
+
+/// The newest format.
+pub(super) const NEWEST: i64 = MIGRATIONS.len() as i64;
+
+/// The first format with snapshots in place of one state.
+pub(super) const WITH_SNAPSHOTS: i64 = 2;
+
+/// Brings a store to the next format.
+#[derive(Clone, Copy)]
+struct Step {
+    sql: &'static str,
+    /// What SQL can't do.
+    after: fn(&Connection) -> rusqlite::Result<()>,
+}
 
 /// Makes an empty store. It appears when it is whole.
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
@@ -39,7 +56,7 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
 }
 
 /// An empty file that only its owner may read: what it will hold are models and names of nodes.
-fn private_file(path: &Path) -> io::Result<()> {
+pub(super) fn private_file(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -61,14 +78,17 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     take_steps(connection, MIGRATIONS)
 }
 
-fn take_steps(connection: &mut Connection, steps: &[&str]) -> rusqlite::Result<()> {
+fn take_steps(connection: &mut Connection, steps: &[Step]) -> rusqlite::Result<()> {
     let version = version(connection)?;
     let missing = steps.get(usize::try_from(version).unwrap_or(usize::MAX)..).unwrap_or_default();
     if missing.is_empty() {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    missing.iter().try_for_each(|step| transaction.execute_batch(step))?;
+    for step in missing {
+        transaction.execute_batch(step.sql)?;
+        (step.after)(&transaction)?;
+    }
     transaction.pragma_update(None, "user_version", steps.len() as i64)?;
     transaction.commit()
 }
@@ -84,7 +104,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreErr
             format!("its application id is {application:#x}, and {APPLICATION_ID:#x} is needed");
         return Err(StoreError::NotOurs { path: path.to_owned(), reason });
     }
-    let newest = MIGRATIONS.len() as i64;
+    let newest = NEWEST;
     let found = version(connection).map_err(failed)?;
     if found > newest {
         return Err(StoreError::Newer { path: path.to_owned(), found, newest });
@@ -115,7 +135,8 @@ pub(super) fn distrust(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cell_size_check", true)
 }
 
-fn version(connection: &Connection) -> rusqlite::Result<i64> {
+/// The format of a store.
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
@@ -137,12 +158,15 @@ mod tests {
             let mut statement = connection.prepare("SELECT * FROM a").unwrap();
             (statement.column_count(), version(connection).unwrap(), statement.query([]).is_ok())
         };
+        let step = |sql| Step { sql, after: |_| Ok(()) };
         let steps =
-            ["CREATE TABLE a (x INTEGER)", "ALTER TABLE a ADD y REAL", "ALTER TABLE a ADD z REAL"];
+            ["CREATE TABLE a (x INTEGER)", "ALTER TABLE a ADD y REAL", "ALTER TABLE a ADD z REAL"]
+                .map(step);
         let mut connection = Connection::open_in_memory().unwrap();
         take_steps(&mut connection, &steps[..1]).unwrap();
         assert_eq!(columns(&connection), (1, 1, true));
-        take_steps(&mut connection, &["", "ALTER TABLE a ADD y REAL", "nonsense"]).unwrap_err();
+        let wrong = ["", "ALTER TABLE a ADD y REAL", "nonsense"].map(step);
+        take_steps(&mut connection, &wrong).unwrap_err();
         assert_eq!(columns(&connection), (1, 1, true));
         for _ in 0..2 {
             take_steps(&mut connection, &steps).unwrap();

@@ -6,6 +6,9 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
+use crate::coordinator::records::{Standing, StandingRecord};
+
+mod operating;
 
 fn store(folder: &TempDir) -> PathBuf {
     folder.path().join("server.db")
@@ -64,6 +67,17 @@ fn shown<T: std::fmt::Debug>(what: &T) -> String {
     format!("{what:?}")
 }
 
+fn banned(node: &str) -> StandingRecord {
+    let (standing, reason) = (Standing::Banned, "wrong unit".to_owned());
+    StandingRecord { node: node.to_owned(), standing, reason, since_ms: 1_700_000_000_000 }
+}
+
+fn entry(action: &str) -> Draft {
+    let [actor, action, subject, details] =
+        ["alice", action, "run", "because"].map(|text| text.to_owned());
+    Draft { at_ms: 1_700_000_000_001, actor, action, subject, details }
+}
+
 /// A store with a bit of everything, closed.
 fn filled(path: &Path) {
     let mut store = open(path);
@@ -72,6 +86,10 @@ fn filled(path: &Path) {
         store.node_number(name, 10).unwrap();
     }
     (1..=30).for_each(|round| commit(&mut store, round, 9_000).unwrap());
+    let setting = Change::Setting { key: "rounds.least".into(), value: Some("2".into()) };
+    for change in [Change::Paused(true), setting, Change::Standing(banned("bee"))] {
+        store.decide(&change, &entry("change")).unwrap();
+    }
     store.close().unwrap();
 }
 
@@ -226,13 +244,17 @@ fn what_is_no_store_of_ours_is_refused_and_left_alone() {
     let newer = altered("PRAGMA user_version = 7");
     let other = altered("PRAGMA application_id = 1");
     let none = altered("PRAGMA user_version = 0");
-    let view =
-        altered("DROP TABLE state; CREATE VIEW state AS SELECT zeroblob(1000000000) AS server");
-    let trigger = altered("CREATE TRIGGER t AFTER INSERT ON history BEGIN DELETE FROM state; END");
+    let view = altered(
+        "DROP TABLE scalings; CREATE VIEW scalings AS SELECT zeroblob(1000000000) AS server",
+    );
+    let trigger =
+        altered("CREATE TRIGGER t AFTER INSERT ON history BEGIN DELETE FROM snapshots; END");
     let text = altered("UPDATE run SET learning = 'other'");
-    let negative = altered("UPDATE state SET round = -5");
+    let negative = altered("UPDATE snapshots SET round = -5 WHERE round = 31");
+    let future =
+        format!("written by a newer hedgerow: format 7, this one knows up to {}", schema::NEWEST);
     for (bytes, expected) in [
-        (newer, "written by a newer hedgerow: format 7, this one knows up to 1"),
+        (newer, future.as_str()),
         (other, "not a store of hedgerow: its application id is 0x1, and 0x68646772 is needed"),
         (none, "damaged: there is no format 0"),
         (view, "damaged: its tables are not those of its format"),
@@ -253,7 +275,8 @@ fn what_is_no_store_of_ours_is_refused_and_left_alone() {
         assert_eq!(std::fs::read(&path).unwrap(), bytes, "it is left as it is");
     }
     std::fs::write(&path, negative).unwrap();
-    assert!(matches!(open(&path).load(), Err(StoreError::Damaged { .. })));
+    let damaged = Store::open(&path, Durability::Kill).unwrap_err();
+    assert!(matches!(damaged, StoreError::Damaged { .. }), "{damaged}");
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(View::open(&path), Err(StoreError::Missing { .. })));
     let log = folder.path().join("server.db-wal");
@@ -281,7 +304,7 @@ fn whatever_is_altered_in_a_row_is_seen() {
     let connection = Connection::open(&path).unwrap();
     let mut statement = connection.prepare(
         "SELECT t.name, c.name, c.type FROM sqlite_schema t, pragma_table_info(t.name) c \
-         WHERE t.type = 'table' AND c.name != 'id'",
+         WHERE t.type = 'table' AND c.name != 'id' AND t.name != 'opening'",
     );
     let columns = statement.as_mut().unwrap().query_map([], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
@@ -289,7 +312,8 @@ fn whatever_is_altered_in_a_row_is_seen() {
     let columns: Vec<_> = columns.unwrap().map(|column| column.unwrap()).collect();
     drop(statement);
     connection.close().unwrap();
-    assert_eq!(columns.len(), 3 + 4 + 2 + 12 + 12);
+    // Of a run, nodes, rounds, snapshots, scalings, facts, standings and the audit log.
+    assert_eq!(columns.len(), 3 + 12 + 12 + 7 + 2 + 3 + 5 + 8);
     for (table, column, kind) in columns {
         std::fs::write(&path, &whole).unwrap();
         assert!(told(&View::open(&path).unwrap()).is_ok());
@@ -311,7 +335,11 @@ fn whatever_is_altered_in_a_row_is_seen() {
 
 /// All that a store tells.
 fn told(view: &View) -> Result<String, StoreError> {
-    Ok(shown(&(view.run(), view.load()?, view.nodes()?, view.history(1000)?)))
+    let state = (view.run(), view.load()?, view.nodes()?, view.history(1000)?);
+    for stored in snapshots::list(&view.connection).map_err(|error| failed(&view.path, error))? {
+        view.snapshot(stored.round)?;
+    }
+    Ok(shown(&(state, view.decisions()?, view.audit(1, 1000)?)))
 }
 
 proptest! {

@@ -40,7 +40,7 @@ pub mod from_server {
 /// The first message of a node, and only the first.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hello {
-    /// Version of this protocol: 1.
+    /// The oldest version of this protocol that the node speaks.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     /// The node's name; it must equal the name in its certificate.
@@ -52,10 +52,14 @@ pub struct Hello {
     /// The node's program and version, for the operator.
     #[prost(string, tag = "4")]
     pub software: ::prost::alloc::string::String,
+    /// The newest version that the node speaks; 0 if `protocol` is the only one.
+    #[prost(uint32, tag = "5")]
+    pub newest: u32,
 }
 /// The first message of the server. The latest scale and broadcast follow.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Welcome {
+    /// The newest version that both sides speak. Everything that follows is in it.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     /// Identity of the run: a state of another run can't be used.
@@ -67,6 +71,13 @@ pub struct Welcome {
     /// The whole learning configuration, including the seed, as JSON.
     #[prost(string, tag = "4")]
     pub learning: ::prost::alloc::string::String,
+    /// The newest version that the server speaks; 0 if `protocol` is.
+    #[prost(uint32, tag = "5")]
+    pub newest: u32,
+    /// A number that is drawn anew whenever the run is set back to an earlier round; 0 if it never
+    /// was. A node that knows another one takes the next broadcast whatever its round.
+    #[prost(uint64, tag = "6")]
+    pub epoch: u64,
 }
 /// A node's answer to the broadcast that opened a round.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -24,7 +24,7 @@ use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::simd::{self, Cpu};
 use crate::state::{OlderVersion, StateKind};
-use history::History;
+use history::{History, rescale_labels};
 pub(in crate::method) use state::Saved;
 use state::{
     CURVATURES, MAX_PRODUCT, RoundSums, State, is_number, is_sound, read_version_4, read_version_5,
@@ -398,19 +398,23 @@ impl NodeRule for Node {
         let sums = refit.sums(self.sizes.features);
         sums.gram(&mut state.gram, state.count);
         sums.moment(&mut state.moment);
-        state.moment.iter_mut().for_each(|b| *b *= gain);
-        state.energy *= gain * gain;
+        let labels = (gain, rescaling.shift());
+        rescale_labels(&state.gram, &mut state.moment, (&mut state.energy, state.count), labels);
         for label in [&mut state.smallest, &mut state.largest] {
             if label.is_finite() {
-                *label = (*label * gain).clamp(-f64::from(MAX_LABEL), f64::from(MAX_LABEL));
+                let bound = f64::from(MAX_LABEL);
+                *label = (*label * gain + rescaling.shift()).clamp(-bound, bound);
             }
         }
-        self.history.rescale(&sums, gain);
-        if !state.gram.iter().chain(&state.moment).chain([&state.energy]).all(is_number) {
-            // Scales of very different sizes: the old sums are useless.
+        self.history.rescale(&sums, labels);
+        let is_sound =
+            state.gram.iter().chain(&state.moment).chain([&state.energy]).all(is_number);
+        if rescaling.restarts() || !is_sound {
+            // Labels, or scales of very different sizes: the old sums are useless.
             self.history.clear();
             state.gram.iter_mut().chain(&mut state.moment).for_each(|sum| *sum = 0.0);
             (state.count, state.energy) = (0.0, 0.0);
+            (state.smallest, state.largest) = (f64::INFINITY, f64::NEG_INFINITY);
         }
         let RoundSums { error, constant_error, constant_offset, .. } = &mut state.round;
         for (sum, factor) in

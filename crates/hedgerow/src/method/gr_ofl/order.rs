@@ -238,6 +238,8 @@ pub(super) fn rescale_broadcast(
     for number in [&mut order.origin, &mut order.constant, &mut order.low, &mut order.high] {
         *number = to_wire(f64::from(*number) * gain);
     }
+    // All others are differences of labels.
+    order.origin = to_wire(f64::from(order.origin) + rescaling.shift());
     if !order.is_first() {
         order.open_epoch();
         (order.moves, order.stage) = (0, Stage::Nothing);

@@ -147,11 +147,12 @@ impl SampleMemory {
         self.frame = frame;
     }
 
-    /// Multiplies labels by the label's new unit.
-    pub(super) fn rescale_labels(&mut self, gain: f64) {
+    /// Takes labels to the label's new unit and offset.
+    pub(super) fn rescale_labels(&mut self, gain: f64, shift: f64) {
+        let moved = |y: f32| ((f64::from(y) * gain + shift) as f32).clamp(-MAX_LABEL, MAX_LABEL);
         for block in 0..self.blocks() {
             let labels = self.field_mut(block, Field::Label);
-            *labels = labels.map(|y| ((f64::from(y) * gain) as f32).clamp(-MAX_LABEL, MAX_LABEL));
+            *labels = labels.map(moved);
         }
     }
 

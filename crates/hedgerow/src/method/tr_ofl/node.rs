@@ -370,7 +370,7 @@ impl NodeRule for Node {
         let keeps = can_be_rescaled(&sizes, rescaling.inputs(), gain);
         self.order.rescale(self.ridge.order(), keeps);
         if keeps {
-            self.memory.rescale_labels(gain);
+            self.memory.rescale_labels(gain, rescaling.shift());
             self.memory.frame.rescale(rescaling.inputs());
             if let Some(units) = &mut self.units {
                 units.rescale(&sizes, rescaling);

@@ -262,7 +262,8 @@ impl Units {
         rescaling.refit().model(&mut model);
         weights.iter_mut().zip(&model).for_each(|(w, model)| *w = to_wire(*model));
         let scale = |number: &mut f32| *number = to_wire(f64::from(*number) * gain);
-        [origin, low, high].into_iter().for_each(scale);
+        [&mut *origin, low, high].into_iter().for_each(scale);
+        *origin = to_wire(f64::from(*origin) + rescaling.shift());
         self.parameters.linear.iter_mut().for_each(scale);
         let row = sizes.row();
         self.parameters.rows.iter_mut().step_by(row).for_each(scale);

@@ -246,7 +246,7 @@ impl History {
     }
 
     /// Moves all sums to another scale. A rival of the old scale is of no use.
-    pub(super) fn rescale(&mut self, refit: &SumsRefit, gain: f64) {
+    pub(super) fn rescale(&mut self, refit: &SumsRefit, labels: (f64, f64)) {
         self.rival.clear();
         self.gain = 0.0;
         let Self { checkpoints, forgotten, .. } = self;
@@ -255,8 +255,8 @@ impl History {
         for sums in all {
             refit.gram(&mut sums.gram, sums.count);
             refit.moment(&mut sums.moment);
-            sums.moment.iter_mut().for_each(|b| *b *= gain);
-            sums.energy *= gain * gain;
+            let squares = (&mut sums.energy, sums.count);
+            rescale_labels(&sums.gram, &mut sums.moment, squares, labels);
             is_sound &= sums.all().all(is_number);
         }
         if !is_sound {
@@ -285,6 +285,27 @@ impl History {
             && [self.squares, self.count, self.usual, self.gain]
                 .iter()
                 .all(|number| number.abs() <= MAX_PRODUCT)
+    }
+}
+
+/// Takes Σ z y and Σ y² of `count` samples to labels gain·y + shift, given Σ z zᵀ. Exact, because
+/// the first feature is one.
+pub(super) fn rescale_labels(
+    gram: &[f64],
+    moment: &mut [f64],
+    (energy, count): (&mut f64, f64),
+    (gain, shift): (f64, f64),
+) {
+    *energy *= gain * gain;
+    if shift != 0.0 {
+        let labels = moment.first().copied().unwrap_or(0.0);
+        *energy += shift * (2.0 * gain * labels + shift * count);
+    }
+    for (i, sum) in moment.iter_mut().enumerate() {
+        *sum *= gain;
+        if shift != 0.0 {
+            *sum += shift * gram[triangle(i)];
+        }
     }
 }
 

@@ -14,9 +14,11 @@ use hedgerow_lab::suite::SuiteError;
 use hedgerow_model::{ModelError, NoModel};
 use hedgerow_net::admin::client::ClientError;
 use hedgerow_net::admin::token::TokenError;
+use hedgerow_net::audit::Broken;
 use hedgerow_net::export::ExportError;
 use hedgerow_net::file::FileError;
-use hedgerow_net::pki::PkiError;
+use hedgerow_net::pki::request::UnreadRequest;
+use hedgerow_net::pki::{EnrolmentError, PkiError};
 use hedgerow_net::serve::ServeError;
 use hedgerow_net::storage::StoreError;
 use hedgerow_node::{Exit, JoinError, WipeError};
@@ -36,7 +38,8 @@ fn code(cause: &(dyn Error + 'static)) -> Option<Exit> {
         (cause.is::<UnknownName>() || cause.is::<ConfigError>(), Exit::Usage),
         (cause.is::<TokenError>() || cause.is::<AuditError>(), Exit::Data),
         (cause.is::<Incomplete>(), Exit::Incomplete),
-        (cause.is::<ExportError>(), Exit::Data),
+        (cause.is::<ExportError>() || cause.is::<Broken>(), Exit::Data),
+        (cause.is::<UnreadRequest>(), Exit::Data),
         (cause.is::<NotFound>() || cause.is::<ReadError>() || cause.is::<DataError>(), Exit::Data),
     ];
     let plain = plain.into_iter().find_map(|(is, exit)| is.then_some(exit));
@@ -48,6 +51,7 @@ fn code(cause: &(dyn Error + 'static)) -> Option<Exit> {
         .or_else(|| cause.downcast_ref().map(JoinError::exit))
         .or_else(|| cause.downcast_ref().map(WipeError::exit))
         .or_else(|| cause.downcast_ref().map(of_certificates))
+        .or_else(|| cause.downcast_ref().map(of_enrolling))
         .or_else(|| cause.downcast_ref().map(of_model))
         .or_else(|| cause.downcast_ref().map(of_file))
         .or_else(|| cause.downcast_ref().map(of_predicting))
@@ -113,8 +117,17 @@ fn of_fetching(error: &FetchError) -> Exit {
 fn of_certificates(error: &PkiError) -> Exit {
     match error {
         PkiError::File(_) | PkiError::Index { .. } | PkiError::Ended { .. } => Exit::Data,
+        PkiError::WrongPassphrase { .. } | PkiError::Audit { .. } => Exit::Data,
         PkiError::Output(_) | PkiError::InTheWay { .. } => Exit::Output,
         PkiError::Signing(_) | PkiError::Random => Exit::Failure,
+        _ => Exit::Usage,
+    }
+}
+
+fn of_enrolling(error: &EnrolmentError) -> Exit {
+    match error {
+        EnrolmentError::Pki(error) => of_certificates(error),
+        EnrolmentError::Request(_) => Exit::Data,
         _ => Exit::Usage,
     }
 }

@@ -1,6 +1,9 @@
 //! `hedgerow pki`: certificates of a federation, from nothing to an enrolled node in three
 //! commands.
 
+mod authority;
+mod tokens;
+
 use std::path::{Path, PathBuf};
 
 use clap::builder::RangedI64ValueParser;
@@ -29,10 +32,11 @@ pub(crate) struct Arguments {
 const HELP: &str = "\
 From nothing to an enrolled node, and out again:
   hedgerow pki init --name host.example --name 10.0.0.5
-  hedgerow pki issue boiler-3          # pki/nodes/boiler-3.pem is all that the node needs
+  hedgerow pki token boiler-3          # on the device: hedgerow-node --enroll TOKEN
   hedgerow pki revoke boiler-3         # a server that uses this folder notices by itself
 
-A server elsewhere needs copies of pki/server.pem and pki/crl.pem, and crl.pem again after each revocation.";
+A server elsewhere needs copies of pki/server.pem and pki/crl.pem, and crl.pem again after each revocation.
+It can't sign: use `pki issue` or `pki sign`, or copy ca.key, ca.pem, index.jsonl and tokens.jsonl, too.";
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
@@ -42,6 +46,14 @@ enum Command {
     /// List what was issued, until when it is good, and what was revoked.
     List(Common),
     RenewServer(RenewServerArguments),
+    Token(tokens::TokenArguments),
+    /// List tokens and what became of them.
+    Tokens(Common),
+    CancelToken(tokens::CancelArguments),
+    Sign(tokens::SignArguments),
+    Rotate(authority::RotateArguments),
+    Passphrase(authority::PassphraseArguments),
+    Audit(authority::AuditArguments),
 }
 
 // What all commands have; a doc comment would be their help.
@@ -50,6 +62,10 @@ struct Common {
     /// Folder of the authority
     #[arg(long, value_name = "DIR", default_value = "pki")]
     folder: PathBuf,
+    /// File whose first line is the passphrase of the authority's key, if that is encrypted. It can
+    /// also be in the variable HEDGEROW_PKI_PASSPHRASE, or is asked for
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
     /// Print what was done as JSON
     #[arg(long)]
     json: bool,
@@ -71,6 +87,9 @@ struct InitArguments {
     /// How long the authority itself is good; nothing that it issues outlives it
     #[arg(long, value_name = "N", default_value_t = AUTHORITY_DAYS, value_parser = days())]
     authority_days: u32,
+    /// Encrypt the authority's key with a passphrase
+    #[arg(long)]
+    encrypt: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -95,8 +114,8 @@ struct IssueArguments {
     /// How long the certificates are good
     #[arg(long, value_name = "N", default_value_t = CERTIFICATE_DAYS, value_parser = days())]
     days: u32,
-    /// Write new files for owners of one, in the same role. The old certificates stay good until they end, so
-    /// that owners can change over later; revoke and issue again if one was lost
+    /// Write new files for owners of one, in the same role. The old certificates stay good until
+    /// they end, so that owners can change over later; revoke and issue again if one was lost
     #[arg(long)]
     renew: bool,
     #[command(flatten)]
@@ -151,12 +170,24 @@ pub(crate) fn pki(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Revoke(arguments) => revoke(arguments),
         Command::List(arguments) => list(arguments),
         Command::RenewServer(arguments) => renew_server(arguments),
+        Command::Token(arguments) => tokens::token(arguments),
+        Command::Tokens(common) => tokens::list(common),
+        Command::CancelToken(arguments) => tokens::cancel(arguments),
+        Command::Sign(arguments) => tokens::sign(arguments),
+        Command::Rotate(arguments) => authority::rotate(arguments),
+        Command::Passphrase(arguments) => authority::passphrase(arguments),
+        Command::Audit(arguments) => authority::audit(arguments),
     }
 }
 
 fn init(arguments: &InitArguments) -> anyhow::Result<()> {
-    let InitArguments { names, days, authority_days, common } = arguments;
-    let authority = Authority::init_for(&common.folder, names, *days, *authority_days)?;
+    let InitArguments { names, days, authority_days, encrypt, common } = arguments;
+    let passphrase = match encrypt {
+        true => Some(authority::first_passphrase(common.passphrase_file.as_deref())?),
+        false => None,
+    };
+    let authority = Authority::at(&common.folder).acting_for(&user()).with_passphrase(passphrase);
+    authority.make(names, *days, *authority_days)?;
     let server = authority.list()?.remove(0);
     let folder = common.folder.display().to_string();
     common.tell(&json!({ "folder": folder, "server": server }), || {
@@ -168,7 +199,7 @@ fn init(arguments: &InitArguments) -> anyhow::Result<()> {
         format!(
             "{folder}: an authority, and a certificate for {} until {}\n\
              Keep {folder}/ca.key safe: it can admit any node.\n\
-             Next: hedgerow pki issue NODE{flag}\n",
+             Next: hedgerow pki token NODE{flag}\n",
             server.hosts.join(", "),
             server.not_after.date()
         )
@@ -179,7 +210,7 @@ fn issue(arguments: &IssueArguments) -> anyhow::Result<()> {
     let IssueArguments { names, operator, days, renew, common } = arguments;
     let role = if *operator { Role::Operator } else { Role::Node };
     let issuing = if *renew { Issuing::Renewal } else { Issuing::First(role) };
-    let issued = Authority::open(&common.folder)?.issue_all(names, *days, issuing)?;
+    let issued = common.signing()?.issue_all(names, *days, issuing)?;
     let all: Vec<Value> = issued
         .iter()
         .map(|(file, issued)| json!({ "file": file.display().to_string(), "certificate": issued }))
@@ -200,7 +231,7 @@ fn issue(arguments: &IssueArguments) -> anyhow::Result<()> {
 
 fn revoke(arguments: &RevokeArguments) -> anyhow::Result<()> {
     let RevokeArguments { nodes, common } = arguments;
-    let counts = Authority::open(&common.folder)?.revoke_all(nodes)?;
+    let counts = common.signing()?.revoke_all(nodes)?;
     let revoked = || nodes.iter().zip(&counts);
     let all: Vec<Value> =
         revoked().map(|(node, count)| json!({ "node": node, "certificates": count })).collect();
@@ -218,7 +249,7 @@ fn revoke(arguments: &RevokeArguments) -> anyhow::Result<()> {
 }
 
 fn list(common: &Common) -> anyhow::Result<()> {
-    let all = Authority::open(&common.folder)?.list()?;
+    let all = common.authority()?.list()?;
     let now = OffsetDateTime::now_utc();
     common.tell(&json!(all), || {
         let rows = all.iter().map(|issued| {
@@ -237,12 +268,20 @@ fn list(common: &Common) -> anyhow::Result<()> {
 
 fn renew_server(arguments: &RenewServerArguments) -> anyhow::Result<()> {
     let RenewServerArguments { names, days, common } = arguments;
-    let (file, issued) = Authority::open(&common.folder)?.renew_server(names, *days)?;
+    let (file, issued) = common.signing()?.renew_server(names, *days)?;
     let file = file.display().to_string();
     common.tell(&json!({ "file": file, "certificate": issued }), || {
         let (hosts, until) = (issued.hosts.join(", "), issued.not_after.date());
         format!("{file}: a certificate for {hosts} until {until}\n")
     })
+}
+
+/// The user who runs this, for the audit log.
+fn user() -> String {
+    ["SUDO_USER", "USER", "LOGNAME"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()))
+        .unwrap_or_else(|| "unknown user".to_owned())
 }
 
 fn state(issued: &Issued, now: OffsetDateTime) -> String {
@@ -256,6 +295,21 @@ fn state(issued: &Issued, now: OffsetDateTime) -> String {
 }
 
 impl Common {
+    /// The authority in the folder.
+    fn authority(&self) -> anyhow::Result<Authority> {
+        Ok(Authority::open(&self.folder)?.acting_for(&user()))
+    }
+
+    /// The same, ready to sign: with the passphrase of its key, if that is encrypted.
+    fn signing(&self) -> anyhow::Result<Authority> {
+        let authority = self.authority()?;
+        if authority.is_sealed()? != Some(true) {
+            return Ok(authority);
+        }
+        let passphrase = authority::known_passphrase(self.passphrase_file.as_deref())?;
+        Ok(authority.with_passphrase(passphrase))
+    }
+
     /// Prints one or the other.
     fn tell(&self, json: &Value, words: impl FnOnce() -> String) -> anyhow::Result<()> {
         let text = if self.json { serde_json::to_string_pretty(json)? + "\n" } else { words() };

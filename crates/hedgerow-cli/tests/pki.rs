@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Child, Stdio};
 
 use hedgerow_net::pki::identity::{NodeIdentity, ServerIdentity};
 use tempfile::TempDir;
 
-use crate::process::{assert_refused, hedgerow, json, text};
+use crate::process::{assert_refused, command, hedgerow, json, text};
 
 /// The output of a command that succeeded without messages on standard error.
 fn words(folder: &Path, arguments: &[&str]) -> String {
@@ -24,7 +26,7 @@ fn three_commands_from_nothing_to_an_enrolled_node_and_out_again() {
     let made =
         words(folder.path(), &["pki", "init", "--name", "host.example", "--name", "10.0.0.5"]);
     assert!(made.contains("for host.example, 10.0.0.5 until 20"), "{made}");
-    assert!(made.contains("Next: hedgerow pki issue NODE\n"), "{made}");
+    assert!(made.contains("Next: hedgerow pki token NODE\n"), "{made}");
     let issued = words(folder.path(), &["pki", "issue", "boiler-3"]);
     assert!(
         issued.starts_with("pki/nodes/boiler-3.pem: all that node boiler-3 needs, until 20"),
@@ -130,16 +132,126 @@ fn what_can_not_be_is_refused_in_one_line() {
     refused(&["init", "--folder", "file"], 4, &["can't write file"]);
 }
 
+/// The server, and its address once nodes can connect.
+fn serve(folder: &Path, more: &[&str]) -> (Child, String) {
+    let common = ["serve", "--json", "--listen", "127.0.0.1:0", "--dashboard", "never"];
+    let learning = ["--set", "learning.inputs=2", "--set", "learning.scaling=none"];
+    let mut command = command(folder, &[&common[..], &learning, more].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let port = line["address"].as_str().unwrap().rsplit_once(':').unwrap().1.to_owned();
+    (child, format!("localhost:{port}"))
+}
+
+#[test]
+fn a_token_is_all_that_a_device_gets() {
+    let folder = TempDir::new().unwrap();
+    words(folder.path(), &["pki", "init"]);
+    let (mut server, address) = serve(folder.path(), &[]);
+    let shown = words(folder.path(), &["pki", "token", "boiler-3", "--server", &address]);
+    let token = shown.lines().next().unwrap();
+    assert!(shown.contains("Good once, for boiler-3, until 20"), "{shown}");
+    std::fs::write(folder.path().join("samples"), "{\"x\": [0.1, 0.2], \"y\": 0.3}\n").unwrap();
+    std::fs::write(folder.path().join("token"), token).unwrap();
+    let join = |file: &str, token: &str| {
+        let arguments = ["join", "--identity", file, "--enroll", token, "--once", "--quiet"];
+        let samples = std::fs::File::open(folder.path().join("samples")).unwrap();
+        command(folder.path(), &arguments).stdin(samples).output().unwrap()
+    };
+    // Its address is in the token.
+    for token in [token, "@token"] {
+        let joined = join("n.pem", token);
+        assert!(joined.status.success(), "{}", text(&joined.stderr));
+    }
+    assert_eq!(NodeIdentity::open(&folder.path().join("n.pem")).unwrap().name(), "boiler-3");
+    assert_refused(&join("m.pem", token), 6, &["the token was used on 20"], folder.path());
+    assert_refused(&join("m.pem", &token[..50]), 2, &["--enroll: this is no token"], folder.path());
+    assert!(words(folder.path(), &["pki", "tokens"]).contains("boiler-3  used"));
+    words(folder.path(), &["pki", "token", "boiler-4"]);
+    assert_eq!(
+        words(folder.path(), &["pki", "cancel-token", "boiler-4"]),
+        "boiler-4: cancelled 1\n"
+    );
+    let audit = words(folder.path(), &["pki", "audit"]);
+    for action in ["init", "token", "enrol", "cancel-token"] {
+        assert!(audit.contains(action), "{action}: {audit}");
+    }
+    assert!(!audit.contains(&token[20..60]));
+    let verified = words(folder.path(), &["pki", "audit", "--verify"]);
+    assert!(verified.contains("none changed; the last one has the hash "), "{verified}");
+    let file = folder.path().join("pki/audit.jsonl");
+    let forged = std::fs::read_to_string(&file).unwrap().replacen("boiler-3", "boiler-9", 1);
+    std::fs::write(&file, forged).unwrap();
+    let output = hedgerow(folder.path(), &["pki", "audit", "--verify"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
+fn requests_in_files_rotation_and_a_passphrase() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("secret"), "correct horse\n").unwrap();
+    std::fs::write(path("other"), "another\n").unwrap();
+    let with = |arguments: &[&str], file: &str| {
+        let all = [&["pki"], arguments, &["--passphrase-file", file]].concat();
+        hedgerow(folder.path(), &all)
+    };
+    assert!(with(&["init", "--encrypt"], "secret").status.success());
+    let without = hedgerow(folder.path(), &["pki", "issue", "a"]);
+    assert_refused(&without, 2, &["pki/ca.key is encrypted", "--passphrase-file"], folder.path());
+    assert_refused(&with(&["issue", "a"], "other"), 3, &["wrong passphrase"], folder.path());
+    let request = ["join", "--name", "a", "--identity", "a.pem", "--request", "a.csr"];
+    let made = words(folder.path(), &request);
+    assert!(made.contains("Next: hedgerow pki sign a.csr"), "{made}");
+    let signed = with(&["sign", "a.csr"], "secret");
+    assert!(signed.status.success(), "{}", text(&signed.stderr));
+    let take = ["join", "--identity", "a.pem", "--certificate", "pki/nodes/a.pem"];
+    assert_eq!(words(folder.path(), &take), "a.pem: all that node a needs\n");
+    assert_eq!(NodeIdentity::open(&path("a.pem")).unwrap().name(), "a");
+    assert_eq!(words(folder.path(), &["pki", "rotate", "--status"]), "no rotation has begun\n");
+    let rotated = text(&with(&["rotate"], "secret").stdout);
+    assert!(rotated.contains("1 know only the old one: a"), "{rotated}");
+    assert_refused(
+        &with(&["rotate", "--finish"], "secret"),
+        2,
+        &["such as a", "--even-so"],
+        folder.path(),
+    );
+    assert!(with(&["rotate", "--finish", "--even-so"], "secret").status.success());
+    let change = ["passphrase", "--new-passphrase-file", "other"];
+    assert!(with(&change, "secret").status.success());
+    assert!(with(&["issue", "b"], "other").status.success());
+    assert!(with(&["passphrase", "--remove"], "other").status.success());
+    assert!(words(folder.path(), &["pki", "issue", "c"]).starts_with("pki/nodes/c.pem"));
+}
+
 #[test]
 fn help_teaches() {
     let folder = TempDir::new().unwrap();
     let help = words(folder.path(), &["pki", "--help"]);
     for part in
-        ["pki init --name", "pki issue boiler-3", "pki revoke boiler-3", "crl.pem", "renew-server"]
+        ["pki init --name", "pki token boiler-3", "pki revoke boiler-3", "crl.pem", "renew-server"]
     {
         assert!(help.contains(part), "{part}: {help}");
     }
-    for command in ["init", "issue", "revoke", "list", "renew-server"] {
+    for command in [
+        "init",
+        "issue",
+        "revoke",
+        "list",
+        "renew-server",
+        "token",
+        "tokens",
+        "cancel-token",
+        "sign",
+        "rotate",
+        "passphrase",
+        "audit",
+    ] {
         let help = words(folder.path(), &["pki", command, "--help"]);
         assert!(help.contains("--folder <DIR>") && help.contains("--json"), "{help}");
     }

@@ -197,7 +197,8 @@ impl Column {
     }
 }
 
-/// Reads the files once, and once more if they have a time. What is chosen already is not suggested
+/// Reads the files once, and once more if they have a time; a few times more if that repeats and it
+/// isn't known who the devices are. What is chosen already is not suggested
 /// again. `default_nodes` is the number of nodes of a run that isn't told another. `progress` gets
 /// the number of bytes read.
 pub fn look_at(
@@ -232,11 +233,23 @@ pub fn look_at(
         }
         bytes += table.bytes_read();
     }
-    let roles = Roles::guess(&columns, choice, files.len(), rows);
-    let clock = Clock::read(files, choice, &roles)?;
+    let mut roles = Roles::guess(&columns, choice, files.len(), rows);
+    let mut clock = Clock::read(files, choice, &roles)?;
+    // Of two devices every second time is repeated; some may be missing.
+    if 4 * clock.repeated >= rows.max(1) && roles.node.is_none() {
+        // A column of texts whose rows, text by text, are in the order of time names the devices.
+        for name in roles.possible_nodes(&columns, choice, rows) {
+            let with_node = Roles { node: Some(name), ..roles.clone() };
+            let by_device = Clock::read(files, choice, &with_node)?;
+            if by_device.repeated == 0 && by_device.back == 0 {
+                (roles, clock) = (with_node, by_device);
+                break;
+            }
+        }
+    }
     notes.extend(notes_on(&columns, &roles, &clock));
     let suggestion = suggest(&columns, choice, &roles, &clock, rows, default_nodes);
-    let forecast = forecast(choice, &roles, &suggestion);
+    let forecast = forecast(&columns, choice, &roles, &suggestion);
     let columns = columns.iter().map(Column::info).collect();
     Ok(TableInfo { files: files.to_vec(), rows, columns, suggestion, forecast, notes })
 }

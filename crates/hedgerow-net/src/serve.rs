@@ -9,7 +9,9 @@ pub mod hub;
 pub mod listener;
 pub mod live_settings;
 pub mod metrics;
+mod renewal;
 pub mod server;
+mod signing;
 pub mod status;
 pub(crate) mod throttle;
 

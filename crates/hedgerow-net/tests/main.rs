@@ -5,6 +5,7 @@ mod common;
 mod dashboard;
 mod earlier;
 mod engine;
+mod enrolment;
 mod export;
 mod fuzz;
 mod generated;

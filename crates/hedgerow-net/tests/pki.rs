@@ -171,9 +171,9 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
     }
     for days in [0, 36_501, u32::MAX] {
         assert!(
-            matches!(Authority::init_for(&folder, &[], days, 10), Err(PkiError::Days(found)) if found == days)
+            matches!(Authority::at(&folder).make(&[], days, 10), Err(PkiError::Days(found)) if found == days)
         );
-        assert!(matches!(Authority::init_for(&folder, &[], 10, days), Err(PkiError::Days(_))));
+        assert!(matches!(Authority::at(&folder).make(&[], 10, days), Err(PkiError::Days(_))));
     }
     assert!(!folder.exists());
     assert!(matches!(Authority::open(&folder), Err(PkiError::NoAuthority { .. })));
@@ -323,7 +323,8 @@ fn lists_have_rising_numbers_whatever_happens() {
 #[test]
 fn nothing_outlives_its_authority() {
     let folder = TempDir::new().unwrap();
-    let authority = Authority::init_for(folder.path(), &[], 700, 5).unwrap();
+    let authority = Authority::at(folder.path());
+    authority.make(&[], 700, 5).unwrap();
     authority.issue("a", 730).unwrap();
     let now = OffsetDateTime::now_utc();
     for issued in authority.list().unwrap() {
@@ -394,5 +395,5 @@ fn many_may_work_in_one_folder() {
     }
     // Nothing half-written is left.
     assert_eq!(std::fs::read_dir(authority.folder().join("nodes")).unwrap().count(), 40);
-    assert_eq!(std::fs::read_dir(authority.folder()).unwrap().count(), 7);
+    assert_eq!(std::fs::read_dir(authority.folder()).unwrap().count(), 8);
 }

@@ -4,12 +4,17 @@
 mod exit;
 mod wipe;
 
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 
+use hedgerow_config::Layer;
 use hedgerow_config::flags::{Flag, FlagSet, SettingFlags, Takes};
 use hedgerow_net::agent::config::{Settings, SettingsError};
 use hedgerow_net::agent::driver::AgentError;
+use hedgerow_net::agent::enrolment::{self, EnrolError};
 use hedgerow_net::agent::{self, NodeError};
+use hedgerow_net::file::FileError;
+use hedgerow_net::pki::token::{BadToken, Token};
 use tokio::signal;
 
 pub use exit::{EXIT_CODES, Exit};
@@ -25,6 +30,17 @@ pub struct Arguments {
     /// Settings in TOML; see `hedgerow config join`
     #[arg(value_name = "CONFIG.toml")]
     config: Option<PathBuf>,
+    /// Get the node's certificate from the server with a token of `hedgerow pki token`, or with the
+    /// one in a file (@FILE), unless the node has one. The token names the server, too
+    #[arg(long, value_name = "TOKEN")]
+    enroll: Option<String>,
+    /// Make a key and a request for a certificate of the name in --name, for `hedgerow pki sign`;
+    /// then end
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["enroll", "certificate"])]
+    request: Option<PathBuf>,
+    /// Take the certificate that `hedgerow pki sign` made; then end
+    #[arg(long, value_name = "FILE", conflicts_with = "enroll")]
+    certificate: Option<PathBuf>,
     #[command(flatten)]
     flags: SettingFlags<NodeFlags>,
 }
@@ -39,7 +55,7 @@ impl FlagSet for NodeFlags {
             "identity",
             "server.identity",
             Takes::Text("NODE.pem"),
-            "The node's key and certificate, in the file that `hedgerow pki issue` made",
+            "The node's key and certificate, in the file that --enroll or `hedgerow pki issue` made",
         ),
         Flag {
             requires: Some("name"),
@@ -116,6 +132,20 @@ pub enum JoinError {
     /// Settings, the server or the state.
     #[error(transparent)]
     Node(#[from] NodeError),
+    /// The node gets no certificate.
+    #[error(transparent)]
+    Enrol(#[from] EnrolError),
+    /// It is no token.
+    #[error("--enroll: {0}")]
+    Token(#[from] BadToken),
+    /// The file with the token can't be read.
+    #[error("can't read {}: {source}", file.display())]
+    TokenFile {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
     /// The system refuses signals or threads.
     #[error("the system won't let a node run: {0}")]
     System(#[from] std::io::Error),
@@ -126,6 +156,16 @@ impl JoinError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::System(_) => Exit::Failure,
+            Self::Token(_) | Self::TokenFile { .. } => Exit::Usage,
+            Self::Enrol(error) => match error {
+                EnrolError::Settings(SettingsError::Config(_)) => Exit::Usage,
+                EnrolError::Connect(_) | EnrolError::Refused(_) => Exit::Network,
+                EnrolError::Name(_) | EnrolError::OtherNode { .. } => Exit::Usage,
+                EnrolError::File(FileError::Unwritable { .. }) | EnrolError::Enrolled(_) => {
+                    Exit::Output
+                }
+                _ => Exit::Data,
+            },
             Self::Node(NodeError::Settings(SettingsError::Config(_))) => Exit::Usage,
             Self::Node(NodeError::Settings(_)) => Exit::Data,
             Self::Node(NodeError::Listen { .. }) => Exit::Network,
@@ -139,20 +179,56 @@ impl JoinError {
 }
 
 impl Arguments {
-    fn settings(&self) -> Result<Settings, SettingsError> {
-        Ok(Settings::read(&self.flags.layers(self.config.as_deref())?)?)
+    /// Settings. What a token says of the server is overridden by everything else.
+    fn settings(&self, token: Option<&Token>) -> Result<Settings, SettingsError> {
+        let mut layers = self.flags.layers(self.config.as_deref())?;
+        if let Some(token) = token.filter(|token| !token.server.is_empty()) {
+            layers.insert(0, Layer::value("--enroll", "server.address", token.server.as_str()));
+        }
+        Ok(Settings::read(&layers)?)
+    }
+
+    fn token(&self) -> Result<Option<Token>, JoinError> {
+        let Some(text) = &self.enroll else { return Ok(None) };
+        let Some(file) = text.strip_prefix('@').map(PathBuf::from) else {
+            return Ok(Some(text.parse()?));
+        };
+        match std::fs::read_to_string(&file) {
+            Ok(text) => Ok(Some(text.parse()?)),
+            Err(source) => Err(JoinError::TokenFile { file, source }),
+        }
     }
 }
 
 /// Runs a node until SIGTERM or Ctrl-C, or until it has nothing more to do.
 pub fn join(arguments: &Arguments) -> Result<(), JoinError> {
-    let settings = arguments.settings().map_err(NodeError::from)?;
+    let token = arguments.token()?;
+    let settings = arguments.settings(token.as_ref()).map_err(NodeError::from)?;
     // Fails if the process logs already: then its settings stay.
     _ = settings.log.start();
+    let identity = &settings.server.identity;
+    if let Some(file) = &arguments.request {
+        enrolment::write_request(identity, &settings.server.node, file)?;
+        let (file, name) = (file.display(), identity.display());
+        let next = format!("hedgerow pki sign {file}");
+        writeln!(stdout(), "{file}: a request; its key waits beside {name}. Next: {next}")?;
+        return Ok(());
+    }
+    if let Some(file) = &arguments.certificate {
+        let name = enrolment::accept(identity, file)?;
+        writeln!(stdout(), "{}: all that node {name} needs", identity.display())?;
+        return Ok(());
+    }
     // One thread is enough for one node.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
-        let shutdown = shutdown_signal()?;
+        let mut shutdown = Box::pin(shutdown_signal()?);
+        if let Some(token) = &token {
+            tokio::select! {
+                enrolled = enrolment::enroll_patiently(&settings, token) => enrolled?,
+                () = &mut shutdown => return Ok(()),
+            }
+        }
         Ok(agent::run(settings, shutdown).await?)
     });
     // Doesn't wait for a host name that is still being looked up.

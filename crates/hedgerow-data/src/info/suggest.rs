@@ -25,6 +25,9 @@ const SUGGESTED_LAGS: u64 = 5;
 const NODE_WORDS: [&str; 8] =
     ["node", "station", "device", "sensor", "meter", "site", "client", "id"];
 
+/// Columns that are tried as names of nodes, each by reading all times once more.
+const NODES_TRIED: usize = 3;
+
 fn names_a_node(name: &str) -> bool {
     let name = name.to_lowercase();
     NODE_WORDS.iter().any(|word| name == *word || name.ends_with(&format!("_{word}")))
@@ -42,6 +45,7 @@ impl Column {
 }
 
 /// Columns of the time and of the node: as chosen, or as it seems.
+#[derive(Clone)]
 pub(super) struct Roles {
     /// A date, or a date and a time of day; empty if there is none.
     pub(super) time: Vec<String>,
@@ -67,18 +71,38 @@ impl Roles {
             let clock = columns.iter().find(is_clock).filter(|_| repeats);
             time.extend(clock.map(|clock| clock.name.clone()));
         }
-        let is_node = |column: &&Column| {
-            // A name that is never seen again is no node that learns.
-            let returns = 2 * column.different.len() as u64 <= rows;
-            let is_text = column.kind() == ColumnKind::Text && !time.contains(&column.name);
-            let is_free =
-                !choice.targets.contains(&column.name) && !choice.drop.contains(&column.name);
-            is_text && is_free && names_a_node(&column.name) && column.missing == 0 && returns
-        };
         let by_file = || (files > 1).then(|| BY_FILE.to_owned());
-        let found = || columns.iter().find(is_node).map(|node| node.name.clone()).or_else(by_file);
-        let node = choice.node.clone().or_else(found);
-        Self { time, node }
+        let mut roles = Self { time, node: choice.node.clone() };
+        if roles.node.is_none() {
+            let named = |column: &&Column| {
+                roles.may_name_nodes(column, choice, rows) && names_a_node(&column.name)
+            };
+            roles.node = columns.iter().find(named).map(|node| node.name.clone()).or_else(by_file);
+        }
+        roles
+    }
+
+    /// Whether the texts of a column can be the names of nodes.
+    fn may_name_nodes(&self, column: &Column, choice: &ColumnChoice, rows: u64) -> bool {
+        // A name that is never seen again is no node that learns.
+        let returns = 2 * column.different.len() as u64 <= rows;
+        let is_text = column.kind() == ColumnKind::Text && !self.time.contains(&column.name);
+        let is_free = !choice.targets.contains(&column.name) && !choice.drop.contains(&column.name);
+        is_text && is_free && column.missing == 0 && returns
+    }
+
+    /// The first few columns that may name the nodes although their own names don't say so.
+    pub(super) fn possible_nodes(
+        &self,
+        columns: &[Column],
+        choice: &ColumnChoice,
+        rows: u64,
+    ) -> Vec<String> {
+        let is_it = |column: &&Column| {
+            let is_input = choice.features.as_ref().is_some_and(|all| all.contains(&column.name));
+            column.different.len() > 1 && !is_input && self.may_name_nodes(column, choice, rows)
+        };
+        columns.iter().filter(is_it).map(|column| column.name.clone()).take(NODES_TRIED).collect()
     }
 
     /// What counts of rows are about.
@@ -272,9 +296,22 @@ pub(super) fn suggest(
 }
 
 /// Flags with which the past is learned from besides the suggested ones.
-pub(super) fn forecast(choice: &ColumnChoice, roles: &Roles, suggested: &[String]) -> Vec<String> {
+pub(super) fn forecast(
+    columns: &[Column],
+    choice: &ColumnChoice,
+    roles: &Roles,
+    suggested: &[String],
+) -> Vec<String> {
     let has_lags = choice.lags > 0 || suggested.iter().any(|flag| flag.starts_with("--lags"));
-    if roles.time.is_empty() || has_lags {
+    // Past classes can't be inputs.
+    let is_target = |column: &&Column| {
+        let flag = format!("--target {}", quoted(&column.name));
+        choice.targets.contains(&column.name) || suggested.contains(&flag)
+    };
+    let has_classes = choice.task == Task::Classes
+        || suggested.iter().any(|flag| flag == "--task classes")
+        || columns.iter().filter(is_target).any(|column| column.kind() == ColumnKind::Text);
+    if roles.time.is_empty() || has_lags || has_classes {
         return Vec::new();
     }
     vec![format!("--lags {SUGGESTED_LAGS}")]
@@ -359,6 +396,37 @@ mod tests {
         let twice = suggestion(&format!("t,site,y\n{rows}2020-01-30,s1,0.5\n"));
         assert!(twice.contains("--set data.duplicates=first"), "{twice}");
         assert!(!twice.contains("disorder"), "{twice}");
+    }
+
+    #[test]
+    fn a_column_whose_rows_are_in_order_names_the_devices() {
+        let row = |at: usize| {
+            let (day, pump, sky) = (1 + at / 3, ["p1", "p2", "p3"][at % 3], ["fog", "sun"][at % 2]);
+            format!("2020-01-{day:02},{sky},{pump},0.{},0.{}\n", at % 11, at % 7)
+        };
+        let rows: String = (0..60).map(row).collect();
+        let found = suggestion(&format!("t,sky,pump,a,y\n{rows}"));
+        assert!(found.contains("--node pump") && !found.contains("duplicates"), "{found}");
+        // One that is an input by choice is none.
+        let features = Some(vec!["pump".to_owned()]);
+        let choice = ColumnChoice { features, ..ColumnChoice::default() };
+        let found = suggestion_with(&format!("t,sky,pump,a,y\n{rows}"), choice);
+        assert!(!found.contains("--node"), "{found}");
+    }
+
+    #[test]
+    fn the_past_of_classes_is_not_suggested() {
+        let of = |label: fn(usize) -> &'static str| {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("t.csv");
+            let row = |at: usize| format!("2020-01-{:02},0.{},{}\n", 1 + at, at % 7, label(at % 2));
+            std::fs::write(&file, format!("t,a,y\n{}", (0..30).map(row).collect::<String>()))
+                .unwrap();
+            look_at(&[file], &ColumnChoice::default(), 20, &|_| {}).unwrap().forecast
+        };
+        assert_eq!(of(|at| ["0.25", "0.5"][at]), ["--lags 5"]);
+        assert!(of(|at| ["0", "1"][at]).is_empty());
+        assert!(of(|at| ["fine", "hot"][at]).is_empty());
     }
 
     #[test]

@@ -134,6 +134,7 @@ impl Agent {
             "uptime_ms": self.began.elapsed().as_millis() as u64,
             "server": self.settings.server.address,
             "connected": self.link.stream.is_some(),
+            "certificate_end": self.certificate_end,
             "connections": self.counts.connections,
             "trouble": self.link.trouble.as_ref().map(ToString::to_string),
             "node": node,

@@ -11,12 +11,14 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::backoff::Backoff;
 use super::config;
-use crate::pki::identity::{NodeIdentity, check_plain_text};
+use super::renewal::Renewal;
+use crate::pki::identity::{NodeIdentity, Role, check_plain_text};
 use crate::plan_json::OtherMethods;
 pub use crate::session::ConnectError;
 use crate::session::{Joined, hello};
@@ -59,6 +61,14 @@ pub enum Security {
 }
 
 impl Security {
+    /// When the node's certificate ends, in seconds of Unix time.
+    pub fn certificate_end(&self) -> Option<i64> {
+        match self {
+            Self::Tls { identity, .. } => Some(identity.peer().end),
+            Self::PlainText { .. } => None,
+        }
+    }
+
     /// The node's name.
     pub fn name(&self) -> &str {
         match self {
@@ -77,6 +87,8 @@ pub enum Event {
         joined: Box<Joined>,
         /// Sends the node's messages.
         sender: ClientSender,
+        /// When the node's certificate ends, in seconds of Unix time.
+        certificate_end: Option<i64>,
     },
     /// A message of the server came.
     Heard(Received),
@@ -102,6 +114,8 @@ pub struct Client {
     backoff: Backoff,
     /// The latest warning about the node's certificate, so that it is logged once.
     warned: Option<String>,
+    /// Serial number of the certificate of the latest connection.
+    serial: Vec<u8>,
 }
 
 /// Connects over TCP to the first of a host's addresses that answers; `address` is HOST:PORT.
@@ -151,16 +165,32 @@ impl Client {
         methods: OtherMethods<'static>,
     ) -> Self {
         let backoff = Backoff::new(settings.retry_least.0, settings.retry_most.0);
-        Self { dial, security, settings, run, traffic, methods, backoff, warned: None }
+        Self {
+            dial,
+            security,
+            settings,
+            run,
+            traffic,
+            methods,
+            backoff,
+            warned: None,
+            serial: Vec::new(),
+        }
     }
 
     /// Starts its task. The task ends when the receiver is dropped.
     pub fn start(mut self) -> (mpsc::Receiver<Event>, tokio::task::JoinHandle<()>) {
         let (events, heard) = mpsc::channel(MAX_UNHEARD);
+        let renewal = self.renewal();
         let task = tokio::spawn(async move {
+            // It ends with this task.
+            let mut renewing = JoinSet::new();
+            if let Some(renewal) = renewal {
+                renewing.spawn(renewal.run());
+            }
             while !events.is_closed() {
                 let trouble = self.stay(&events).await;
-                let again_in = if trouble.is_lasting() {
+                let again_in = if trouble.is_lasting() && !self.has_new_certificate() {
                     // Not all at the same moment.
                     self.settings.retry_refused.0.mul_f64(0.5 + 0.5 * share())
                 } else {
@@ -178,6 +208,28 @@ impl Client {
         (heard, task)
     }
 
+    /// What renews the certificate of this node, if it has one and should.
+    fn renewal(&self) -> Option<Renewal> {
+        let Security::Tls { identity, server } = &self.security else { return None };
+        let settings = &self.settings;
+        // A node that connects only once is not there for long.
+        (settings.renew && !settings.once && identity.peer().role == Role::Node).then(|| Renewal {
+            dial: Arc::clone(&self.dial),
+            identity: (**identity).clone(),
+            server: server.clone(),
+            settings: settings.clone(),
+        })
+    }
+
+    /// Whether the node has another certificate than that which the server refused: it may have
+    /// ended during the stream, after it was renewed.
+    fn has_new_certificate(&mut self) -> bool {
+        let Security::Tls { identity, .. } = &mut self.security else { return false };
+        // What is wrong with the file is logged at the next connection.
+        _ = identity.reopen_if_changed();
+        identity.peer().serial != self.serial
+    }
+
     /// Connects and receives until the stream ends.
     async fn stay(&mut self, events: &mpsc::Sender<Event>) -> ConnectError {
         let joined = tokio::select! {
@@ -190,7 +242,12 @@ impl Client {
             Err(_) => return ConnectError::Silent(self.settings.connect_timeout.0),
         };
         let since = Instant::now();
-        if events.send(Event::Up { joined: Box::new(joined), sender }).await.is_err() {
+        let certificate_end = self.security.certificate_end();
+        if events
+            .send(Event::Up { joined: Box::new(joined), sender, certificate_end })
+            .await
+            .is_err()
+        {
             return ConnectError::Ended;
         }
         // After the node's last message, the server is given a moment to end the stream.
@@ -236,6 +293,7 @@ impl Client {
                 tracing::warn!("{warning}");
             }
             self.warned = warning;
+            self.serial.clone_from(&identity.peer().serial);
         }
         let connection = Counted::new((self.dial)().await?, Arc::clone(&self.traffic));
         let (note, connection) = self.secure(connection).await?;
@@ -277,7 +335,7 @@ impl Client {
 }
 
 /// A random number from 0 to 1.
-fn share() -> f64 {
+pub(super) fn share() -> f64 {
     // Every state has a key of its own.
     let number = RandomState::new().hash_one(());
     number as f64 / u64::MAX as f64

@@ -28,8 +28,8 @@ pub enum SettingsError {
     Config(#[from] ConfigError),
     /// There is no file with the node's certificate.
     #[error(
-        "there is no {}: name this node's file with --identity (`hedgerow pki issue NODE` makes \
-         it, on the server's side)",
+        "there is no {}: name this node's file with --identity, or get one with --enroll TOKEN \
+         (`hedgerow pki token NODE` makes the token, on the server's side)",
         .0.display()
     )]
     NoIdentity(PathBuf),
@@ -67,6 +67,8 @@ pub struct Server {
     pub retry_least: Span,
     pub retry_most: Span,
     pub retry_refused: Span,
+    pub renew: bool,
+    pub renew_every: Span,
     pub once: bool,
 }
 
@@ -194,6 +196,7 @@ impl Settings {
             ("state.save_every", state.save_every),
             ("server.keep_alive", server.keep_alive),
             ("server.connect_timeout", server.connect_timeout),
+            ("server.renew_every", server.renew_every),
         ] {
             if span.0.is_zero() {
                 return refuse(key, "longer than 0s", &span);
@@ -258,7 +261,7 @@ impl Settings {
         bare.or(Some(host).filter(|host| is_plain && !host.is_empty()))
     }
 
-    fn server_name(&self) -> Result<ServerName<'static>, ConfigError> {
+    pub(super) fn server_name(&self) -> Result<ServerName<'static>, ConfigError> {
         let name = &self.server.name;
         let known = if name.is_empty() { self.host().unwrap_or_default() } else { name };
         let bound = "a host's name or address";

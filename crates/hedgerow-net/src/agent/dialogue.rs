@@ -38,7 +38,10 @@ impl ServerLink {
 impl Agent {
     pub(super) async fn take_event(&mut self, event: Event) -> Result<(), AgentError> {
         match event {
-            Event::Up { joined, sender } => self.welcomed(*joined, sender).await?,
+            Event::Up { joined, sender, certificate_end } => {
+                self.certificate_end = certificate_end;
+                self.welcomed(*joined, sender).await?;
+            }
             Event::Heard(received) => self.hear(received),
             Event::Down { trouble, again_in } => {
                 self.has_begun |= self.is_restored;

@@ -99,6 +99,7 @@ pub async fn run(
     settings.samples.pace = settle_pace(settings.samples.pace, &input);
     let mut agent = Agent {
         name: security.name().to_owned(),
+        certificate_end: security.certificate_end(),
         node: None,
         link: ServerLink::default(),
         counts: Counts::default(),
@@ -140,6 +141,8 @@ pub async fn run(
 pub(super) struct Agent {
     pub(super) settings: Settings,
     pub(super) name: String,
+    /// When the certificate in use ends, in seconds of Unix time.
+    pub(super) certificate_end: Option<i64>,
     pub(super) node: Option<LocalNode>,
     pub(super) link: ServerLink,
     pub(super) counts: Counts,

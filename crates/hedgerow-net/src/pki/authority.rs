@@ -8,6 +8,9 @@
 //! nodes/a.pem    private key and certificate of node a, and ca.pem; the node needs only this
 //! operators/b.pem  the same of operator b
 //! index.jsonl    every certificate that was issued
+//! tokens.jsonl   every token for a first certificate, without its secret
+//! audit.jsonl    what was done, as a chain of entries
+//! ca.next.pem    during a rotation: the new authority
 //! ```
 //!
 //! A certificate is for a server, a node or an operator, never for two of them, so no node can act
@@ -16,9 +19,16 @@
 //! from the index. Nodes have no such list: a stolen key of a server is valid until its certificate
 //! ends, and only a new authority helps against that.
 
+mod enrolling;
+mod error;
 mod files;
 mod index;
+mod key;
+mod lines;
+mod log;
+mod rotation;
 mod signer;
+mod tokens;
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -30,15 +40,20 @@ use rustls::pki_types::{CertificateRevocationListDer, DnsName};
 use time::{Duration, OffsetDateTime};
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
-use crate::file::{Access, FileError, read_whole, write_whole};
+use crate::file::{Access, read_whole, write_whole};
 use crate::pki::identity::{
-    BadName, CRL_FILE, IdentityError, MAX_LIST_BYTES, MAX_PEM_BYTES, Peer, Role, SERVER_FILE,
+    CRL_FILE, IdentityError, MAX_LIST_BYTES, MAX_PEM_BYTES, Peer, Role, SERVER_FILE,
     certificate_in, check_node_name,
 };
+pub use enrolling::{EnrolmentError, Granted, MAX_TOKEN_LIFE};
+pub use error::PkiError;
 use files::{is_there, lock, make_folder};
 use index::from_hexadecimal;
 pub use index::{Issued, Kind};
+pub use key::Passphrase;
+pub use rotation::Rotation;
 use signer::{Signed, Signer};
+pub use tokens::{TokenRecord, TokenState};
 
 /// Default validity of the authority's own certificate.
 pub const AUTHORITY_DAYS: u32 = 3650;
@@ -54,11 +69,19 @@ const AUTHORITY_FILE: &str = "ca.pem";
 const INDEX_FILE: &str = "index.jsonl";
 const NODES_FOLDER: &str = "nodes";
 const OPERATORS_FOLDER: &str = "operators";
+const TOKENS_FILE: &str = "tokens.jsonl";
+const AUDIT_FILE: &str = "audit.jsonl";
 
 /// The folder of an authority. The private key is read for each signature and not kept.
 #[derive(Debug, Clone)]
 pub struct Authority {
     folder: PathBuf,
+    /// Of its key, if that is encrypted.
+    passphrase: Option<Passphrase>,
+    /// Who acts, for the audit log.
+    actor: String,
+    /// The time, if it isn't that of the system.
+    clock: Option<OffsetDateTime>,
 }
 
 /// Whether a node that has a good certificate may have another.
@@ -72,114 +95,47 @@ pub enum Issuing {
     Renewal,
 }
 
-/// Why an authority can't be made or used.
-#[derive(Debug, thiserror::Error)]
-pub enum PkiError {
-    /// Not the name of a node.
-    #[error(transparent)]
-    Name(#[from] BadName),
-    /// A name that is given twice.
-    #[error("{0} is given twice")]
-    Twice(String),
-    /// Neither a DNS name nor an IP address.
-    #[error("a server's name must be a DNS name or an IP address, without a port, but is {0:?}")]
-    Host(String),
-    /// A validity out of bounds.
-    #[error("days must be between 1 and {MAX_DAYS}, but are {0}")]
-    Days(u32),
-    /// The folder has files of an authority, which are never overwritten.
-    #[error("{} is there already, and an authority is never overwritten: choose another folder", file.display())]
-    Exists {
-        /// What is there.
-        file: PathBuf,
-    },
-    /// The folder has no authority.
-    #[error("{} holds no authority (hedgerow pki init makes one)", folder.display())]
-    NoAuthority {
-        /// Where it was looked for.
-        folder: PathBuf,
-    },
-    /// The authority's certificate has ended, so it can't sign.
-    #[error("the authority ended on {}: make a new one in another folder", end.date())]
-    Ended {
-        /// When.
-        end: OffsetDateTime,
-    },
-    /// The node has a valid certificate.
-    #[error(
-        "{node} has a certificate until {}: renew it if the owner is the same (--renew), revoke it first if it was \
-         lost, or choose another name", end.date()
-    )]
-    Enrolled {
-        /// Name of the node.
-        node: String,
-        /// Until when.
-        end: OffsetDateTime,
-    },
-    /// The node was revoked: a renewal does not let it in again.
-    #[error("{node} was revoked on {}: issue a first certificate again, without --renew, to let it back in", at.date())]
-    Revoked {
-        /// The node.
-        node: String,
-        /// When.
-        at: OffsetDateTime,
-    },
-    /// A file of that name has another content, which may be the only copy.
-    #[error("{} is in the way: it has no certificate of that name from this authority; move it away", file.display())]
-    InTheWay {
-        /// The file.
-        file: PathBuf,
-    },
-    /// No node has that name.
-    #[error("{node} has no certificate in {} (hedgerow pki list shows those that have)", folder.display())]
-    Unknown {
-        /// The node.
-        node: String,
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// A file or a folder can't be written.
-    #[error(transparent)]
-    Output(#[from] FileError),
-    /// A line of the index can't be read.
-    #[error("{}, line {line}: {what}", file.display())]
-    Index {
-        /// The file.
-        file: PathBuf,
-        /// Counted from one.
-        line: usize,
-        /// What is wrong.
-        what: String,
-    },
-    /// A file can't be read or used.
-    #[error(transparent)]
-    File(#[from] IdentityError),
-    /// The key and the certificate of the authority can't sign.
-    #[error("can't sign: {0}")]
-    Signing(#[from] rcgen::Error),
-    /// The system has no random numbers.
-    #[error("the system gives no random numbers")]
-    Random,
-}
-
 impl Authority {
     /// Makes an authority, a server's certificate for these DNS names and IP addresses
     /// ([`DEFAULT_HOSTS`] if there are none), and an empty list of revoked ones.
     pub fn init(folder: &Path, hosts: &[String]) -> Result<Self, PkiError> {
-        Self::init_for(folder, hosts, CERTIFICATE_DAYS, AUTHORITY_DAYS)
+        let authority = Self::at(folder);
+        authority.make(hosts, CERTIFICATE_DAYS, AUTHORITY_DAYS)?;
+        Ok(authority)
     }
 
-    /// The same with other times for the server's certificate and the authority's own.
-    pub fn init_for(
-        folder: &Path,
+    /// A folder that may have an authority.
+    pub fn at(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), passphrase: None, actor: String::new(), clock: None }
+    }
+
+    /// The same, with the passphrase of its key: of the one that is there, or that will be made.
+    pub fn with_passphrase(self, passphrase: Option<Passphrase>) -> Self {
+        Self { passphrase, ..self }
+    }
+
+    /// The same, on behalf of somebody, which the audit log tells.
+    pub fn acting_for(self, actor: &str) -> Self {
+        Self { actor: actor.to_owned(), ..self }
+    }
+
+    /// The same at another time than the system's. Certificates can so be as old as a test needs.
+    pub fn at_time(self, now: OffsetDateTime) -> Self {
+        Self { clock: Some(now), ..self }
+    }
+
+    /// Makes the authority, with other times for the server's certificate and its own.
+    pub fn make(
+        &self,
         hosts: &[String],
         server_days: u32,
         authority_days: u32,
-    ) -> Result<Self, PkiError> {
+    ) -> Result<(), PkiError> {
         let hosts = checked_hosts(hosts)?;
-        let now = this_second();
+        let now = self.now();
         let end = end_after(now, authority_days)?;
-        end_after(now, server_days)?;
+        let server_end = end_after(now, server_days)?;
+        let folder = &self.folder;
         make_folder(folder)?;
         let _lock = lock(folder)?;
         let files = [
@@ -188,6 +144,8 @@ impl Authority {
             INDEX_FILE,
             SERVER_FILE,
             CRL_FILE,
+            TOKENS_FILE,
+            AUDIT_FILE,
             NODES_FOLDER,
             OPERATORS_FOLDER,
         ];
@@ -196,8 +154,7 @@ impl Authority {
                 return Err(PkiError::Exists { file });
             }
         }
-        let authority = Self { folder: folder.to_owned() };
-        let made = authority.make(&hosts, now, end, server_days);
+        let made = self.make_files(&hosts, now, end, server_end);
         if made.is_err() {
             // All files were made just now, and they are incomplete.
             for file in files.map(|name| folder.join(name)) {
@@ -208,7 +165,7 @@ impl Authority {
                 };
             }
         }
-        made.map(|()| authority)
+        made
     }
 
     /// An authority that was made before.
@@ -216,7 +173,7 @@ impl Authority {
         if !is_there(&folder.join(INDEX_FILE))? {
             return Err(PkiError::NoAuthority { folder: folder.to_owned() });
         }
-        Ok(Self { folder: folder.to_owned() })
+        Ok(Self::at(folder))
     }
 
     /// Where it is.
@@ -238,7 +195,7 @@ impl Authority {
         days: u32,
         issuing: Issuing,
     ) -> Result<Vec<(PathBuf, Issued)>, PkiError> {
-        let now = this_second();
+        let now = self.now();
         let end = end_after(now, days)?;
         let _lock = lock(&self.folder)?;
         let mut all = self.list()?;
@@ -270,6 +227,9 @@ impl Authority {
         }
         all.extend(signed.iter().map(|Signed { issued, .. }| issued.clone()));
         index::save(&self.folder.join(INDEX_FILE), &all)?;
+        for Signed { issued, .. } in &signed {
+            self.note_issued("issue", issued)?;
+        }
         let mut written = Vec::with_capacity(signed.len());
         for (Signed { pem, issued }, role) in signed.into_iter().zip(roles) {
             let file = self.file_of(role, &issued.name);
@@ -282,16 +242,17 @@ impl Authority {
     /// A new private key and certificate for the server, which reloads them. For these names and
     /// addresses, or for the same as before if there are none.
     pub fn renew_server(&self, hosts: &[String], days: u32) -> Result<(PathBuf, Issued), PkiError> {
-        let now = this_second();
+        let now = self.now();
         let end = end_after(now, days)?;
         let _lock = lock(&self.folder)?;
         let mut all = self.list()?;
         let before = all.iter().rfind(|issued| issued.kind == Kind::Server);
         let same = before.map_or(&[][..], |before| &before.hosts);
         let hosts = checked_hosts(if hosts.is_empty() { same } else { hosts })?;
-        let Signed { pem, issued } = self.signer()?.sign_server(&hosts, now, end)?;
+        let Signed { pem, issued } = self.server_signer()?.sign_server(&hosts, now, end)?;
         all.push(issued.clone());
         index::save(&self.folder.join(INDEX_FILE), &all)?;
+        self.note_issued("renew-server", &issued)?;
         let file = self.folder.join(SERVER_FILE);
         write(&file, &pem, Access::Private)?;
         Ok((file, issued))
@@ -305,7 +266,7 @@ impl Authority {
 
     /// The same for many nodes, or for none of them if one is unknown.
     pub fn revoke_all(&self, nodes: &[impl AsRef<str>]) -> Result<Vec<usize>, PkiError> {
-        let now = this_second();
+        let now = self.now();
         let _lock = lock(&self.folder)?;
         let mut all = self.list()?;
         let mut counts = Vec::with_capacity(nodes.len());
@@ -326,9 +287,13 @@ impl Authority {
             counts.push(count);
         }
         // Without the authority's key nothing is changed.
-        let signer = self.signer()?;
+        let signers = self.list_signers()?;
+        self.cancel(nodes, now)?;
         index::save(&self.folder.join(INDEX_FILE), &all)?;
-        self.write_list(&signer, &all, now)?;
+        self.write_list(&signers, &all, now)?;
+        for (node, count) in nodes.iter().zip(&counts) {
+            self.note("revoke", node.as_ref(), &format!("{count} valid certificates"))?;
+        }
         Ok(counts)
     }
 
@@ -346,21 +311,48 @@ impl Authority {
         self.folder.join(folder).join(format!("{name}.pem"))
     }
 
-    fn make(
+    fn make_files(
         &self,
         hosts: &[String],
         now: OffsetDateTime,
         end: OffsetDateTime,
-        server_days: u32,
+        server_end: OffsetDateTime,
     ) -> Result<(), PkiError> {
-        let (signer, key_pem) = Signer::generate(now, end)?;
-        let server = signer.sign_server(hosts, now, end_after(now, server_days)?)?;
+        let (signer, key) = Signer::generate(now, end)?;
+        let server = signer.sign_server(hosts, now, server_end)?;
+        let key = key::seal(&key, self.passphrase.as_ref())?;
         make_folder(&self.folder.join(NODES_FOLDER))?;
-        write(&self.folder.join(KEY_FILE), &key_pem, Access::Private)?;
+        write(&self.folder.join(KEY_FILE), &key, Access::Private)?;
         write(&self.folder.join(AUTHORITY_FILE), &signer.pem, Access::Shared)?;
-        self.write_list(&signer, &[], now)?;
+        self.write_list(&[signer], &[], now)?;
         write(&self.folder.join(SERVER_FILE), &server.pem, Access::Private)?;
+        self.note("init", "authority", &format!("until {end}"))?;
+        self.note_issued("issue", &server.issued)?;
         index::save(&self.folder.join(INDEX_FILE), &[server.issued])
+    }
+
+    /// Encrypts the authority's key with another passphrase, or with none.
+    pub fn change_passphrase(&self, passphrase: Option<&Passphrase>) -> Result<(), PkiError> {
+        let _lock = lock(&self.folder)?;
+        for name in self.key_files()? {
+            let file = self.folder.join(name);
+            let content = self.text(&file)?;
+            let begin = content.find("-----BEGIN CERTIFICATE").unwrap_or(content.len());
+            let (key, certificate) = content.split_at(begin);
+            let key = key::open(&file, key, self.passphrase.as_ref())?;
+            write(&file, &(key::seal(&key, passphrase)? + certificate), Access::Private)?;
+        }
+        let how = if passphrase.is_some() { "encrypted" } else { "not encrypted" };
+        self.note("passphrase", "authority", how)
+    }
+
+    /// Whether the authority's key is there, and encrypted; none if it is not there.
+    pub fn is_sealed(&self) -> Result<Option<bool>, PkiError> {
+        let file = self.folder.join(KEY_FILE);
+        if !is_there(&file)? {
+            return Ok(None);
+        }
+        Ok(Some(key::is_sealed(&self.text(&file)?)))
     }
 
     /// Checks that this name, which has the `known` certificates, may have another, and that no
@@ -403,21 +395,32 @@ impl Authority {
         Ok(role)
     }
 
-    /// Reads the authority's key and certificate, and checks that they belong together.
-    fn signer(&self) -> Result<Signer, PkiError> {
+    /// The authority of `ca.key` and `ca.pem`.
+    fn current(&self) -> Result<Signer, PkiError> {
         let (key_file, file) = (self.folder.join(KEY_FILE), self.folder.join(AUTHORITY_FILE));
-        let text = |file: &Path| {
-            let content = read_whole(file, MAX_PEM_BYTES)?;
-            let unfit = |_| IdentityError::Unfit { file: file.to_owned(), what: "that is no text" };
-            String::from_utf8(content).map_err(unfit)
-        };
-        Signer::read((&key_file, &text(&key_file)?), (&file, text(&file)?))
+        let key = self.text(&key_file)?;
+        self.read_signer((&key_file, &key), (&file, self.text(&file)?))
     }
 
-    /// Writes the list of revoked certificates, with a greater number than before.
+    fn read_signer(
+        &self,
+        key: (&Path, &str),
+        certificate: (&Path, String),
+    ) -> Result<Signer, PkiError> {
+        Signer::read(key, certificate, self.passphrase.as_ref())
+    }
+
+    fn text(&self, file: &Path) -> Result<String, IdentityError> {
+        let content = read_whole(file, MAX_PEM_BYTES)?;
+        let unfit = |_| IdentityError::Unfit { file: file.to_owned(), what: "that is no text" };
+        String::from_utf8(content).map_err(unfit)
+    }
+
+    /// Writes the list of revoked certificates of each authority, with a greater number than
+    /// before.
     fn write_list(
         &self,
-        signer: &Signer,
+        signers: &[Signer],
         all: &[Issued],
         now: OffsetDateTime,
     ) -> Result<(), PkiError> {
@@ -426,7 +429,17 @@ impl Authority {
         let by_time = u64::try_from(now.unix_timestamp()).unwrap_or_default();
         let number =
             list_number(&file).map_or(by_time, |number| by_time.max(number.saturating_add(1)));
-        write(&file, &signer.sign_list(number, all, now)?, Access::Shared)
+        let mut lists = String::new();
+        for signer in signers {
+            lists += &signer.sign_list(number, all, now)?;
+        }
+        write(&file, &lists, Access::Shared)
+    }
+
+    /// Certificates have no fractions of a second.
+    fn now(&self) -> OffsetDateTime {
+        let now = self.clock.unwrap_or_else(OffsetDateTime::now_utc);
+        now.replace_nanosecond(0).unwrap_or(now)
     }
 }
 
@@ -469,10 +482,4 @@ fn end_after(now: OffsetDateTime, days: u32) -> Result<OffsetDateTime, PkiError>
         return Err(PkiError::Days(days));
     }
     now.checked_add(Duration::days(i64::from(days))).ok_or(PkiError::Days(days))
-}
-
-/// Certificates have no fractions of a second.
-fn this_second() -> OffsetDateTime {
-    let now = OffsetDateTime::now_utc();
-    now.replace_nanosecond(0).unwrap_or(now)
 }

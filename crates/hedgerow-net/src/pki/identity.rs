@@ -3,6 +3,7 @@
 //! error.
 
 mod bundle;
+mod first_contact;
 mod node;
 #[cfg(feature = "server")]
 mod server;
@@ -10,16 +11,15 @@ mod server;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-#[cfg(feature = "server")]
-use std::time::Duration;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
+pub(crate) use bundle::MAX_PEM_BYTES;
 #[cfg(feature = "server")]
-pub(crate) use bundle::{MAX_LIST_BYTES, MAX_PEM_BYTES, certificate_in};
+pub(crate) use bundle::{MAX_LIST_BYTES, certificate_in};
 pub use node::NodeIdentity;
 #[cfg(feature = "server")]
 pub use server::{CRL_FILE, SERVER_FILE, ServerIdentity};
@@ -28,6 +28,9 @@ use crate::file::FileError;
 
 /// A certificate that ends within so many days causes a warning.
 pub const WARNING_DAYS: i64 = 30;
+
+/// The protocol within TLS on a connection that asks for a certificate.
+pub const SIGNING_PROTOCOL: &[u8] = b"hedgerow-signing/1";
 
 /// Longest name of a node.
 pub const MAX_NAME: usize = 64;
@@ -96,6 +99,9 @@ pub enum IdentityError {
         /// The cause.
         source: BadCertificate,
     },
+    /// The library of TLS refuses its own algorithms.
+    #[error("TLS 1.3 can't be used")]
+    NoTls,
     /// The list of revoked certificates is older than the one in force.
     #[error("{} has number {number}, but number {known} is in force: an old copy?", file.display())]
     OldList {
@@ -199,28 +205,35 @@ pub fn days_left(certificate: &CertificateDer<'_>) -> Result<i64, BadCertificate
 }
 
 /// When a certificate ends, in seconds of Unix time.
-fn ending(certificate: &CertificateDer<'_>) -> Result<i64, BadCertificate> {
+pub(crate) fn ending(certificate: &CertificateDer<'_>) -> Result<i64, BadCertificate> {
     Ok(parse(certificate)?.validity().not_after.timestamp())
 }
 
 /// How long a certificate is still valid, including its last second.
 #[cfg(feature = "server")]
 pub(crate) fn time_left(certificate: &CertificateDer<'_>) -> Result<Duration, BadCertificate> {
-    Ok(time_until(
-        ending(certificate)?,
-        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-    ))
+    Ok(time_until(ending(certificate)?, unix_time()))
 }
 
-#[cfg(feature = "server")]
+/// The time of the system's clock.
+fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Whether less than a third of a certificate's life is left.
+fn is_due(begin: i64, end: i64, now: Duration) -> bool {
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    end.saturating_sub(now) < end.saturating_sub(begin) / 3
+}
+
 fn time_until(end: i64, now: Duration) -> Duration {
     let first_bad = u64::try_from(end.saturating_add(1)).unwrap_or(0);
     Duration::from_secs(first_bad).saturating_sub(now)
 }
 
 fn days_until(end: i64) -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    end.saturating_sub(i64::try_from(now).unwrap_or(i64::MAX)).div_euclid(86_400)
+    let now = i64::try_from(unix_time().as_secs()).unwrap_or(i64::MAX);
+    end.saturating_sub(now).div_euclid(86_400)
 }
 
 /// A warning about a certificate that ends soon or has ended.
@@ -324,7 +337,14 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "server")]
+    #[test]
+    fn the_last_third_is_the_time_to_renew() {
+        let due = |begin, end, seconds| is_due(begin, end, Duration::from_secs(seconds));
+        assert_eq!([due(0, 90, 59), due(0, 90, 60), due(0, 90, 61)], [false, false, true]);
+        assert!(due(0, 90, 90) && due(0, 90, 1_000));
+        assert!(!due(i64::MIN, i64::MAX, 1) && !due(0, i64::MAX, 1 << 40));
+    }
+
     #[test]
     fn the_last_second_is_a_whole_one() {
         let left = |end, ms| time_until(end, Duration::from_millis(ms)).as_millis();

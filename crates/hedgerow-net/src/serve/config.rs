@@ -42,6 +42,8 @@ pub struct ServeSettings {
     pub guards_reading: bool,
     /// Folder of the server's certificate; none is plain text.
     pub identity: Option<PathBuf>,
+    /// File with the passphrase of the authority's key, if that is there and encrypted.
+    pub passphrase_file: Option<PathBuf>,
     /// The file that the run is kept in.
     pub store: PathBuf,
     /// What a round survives.
@@ -93,6 +95,7 @@ struct ListenConfig {
     login: LoginConfig,
     tls: bool,
     identity: PathBuf,
+    passphrase_file: PathBuf,
 }
 
 /// When reading the dashboard needs a login.
@@ -201,6 +204,8 @@ impl ServeSettings {
                 LoginConfig::Never => false,
             },
             identity: listen.tls.then_some(listen.identity),
+            passphrase_file: Some(listen.passphrase_file)
+                .filter(|file| !file.as_os_str().is_empty()),
             store: store.path,
             durability: store.durability,
             log,

@@ -18,17 +18,22 @@ use hyper::server::conn::http2;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustls::server::Acceptor;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
 use tower::{Service, ServiceExt};
 
 use super::hub::Hub;
 use super::metrics::Metrics;
+use super::signing::Signing;
 use super::throttle::Throttle;
 use crate::coordinator::rules::Limits;
-use crate::pki::identity::{Peer, ServerIdentity, time_left};
+use crate::pki::Authority;
+use crate::pki::identity::{Peer, SIGNING_PROTOCOL, ServerIdentity, time_left};
 use crate::transport::counted::{Counted, Traffic};
 
 mod connection;
@@ -100,6 +105,8 @@ struct Admission {
     limits: Limits,
     /// None is plain text.
     identity: Option<Arc<ServerIdentity>>,
+    /// Gives certificates.
+    signing: Option<Signing>,
     traffic: Arc<Traffic>,
     count: Arc<Mutex<Count>>,
     throttle: Throttle,
@@ -108,16 +115,18 @@ struct Admission {
 }
 
 impl Listener {
-    /// On an address; port 0 is any.
+    /// On an address; port 0 is any. The authority signs certificates of nodes, if it can.
     pub async fn bind(
         address: SocketAddr,
         identity: Option<Arc<ServerIdentity>>,
+        authority: Option<Authority>,
         hub: &Hub,
     ) -> io::Result<Self> {
         let tcp = TcpListener::bind(address).await?;
         let admission = Admission {
             limits: *hub.limits(),
             identity,
+            signing: authority.map(|authority| Signing::new(authority, hub.metrics().clone())),
             traffic: Arc::clone(hub.traffic()),
             count: Arc::default(),
             throttle: Throttle::default(),
@@ -186,12 +195,13 @@ impl Listener {
             tokio::spawn(async move {
                 let _here = here;
                 match admission.pass(tcp, address, slot, stop.clone()).await {
-                    Ok((connection, link)) if link.is_operator() => {
+                    Ok(None) => {}
+                    Ok(Some((connection, link))) if link.is_operator() => {
                         // Bounds before a join are for nodes.
                         link.joined();
                         link.ended(talk(connection, operators, &link, stop).await);
                     }
-                    Ok((connection, link)) => {
+                    Ok(Some((connection, link))) => {
                         link.ended(talk(connection, nodes, &link, stop).await);
                     }
                     Err(reason) => admission.turn_away(address, None, &reason),
@@ -256,33 +266,56 @@ impl Admission {
         }
     }
 
+    /// Checks who connects. None if only a certificate was asked for, which is done then.
     async fn pass(
         self: &Arc<Self>,
         tcp: TcpStream,
         address: SocketAddr,
         slot: Slot,
         mut stop: watch::Receiver<bool>,
-    ) -> Result<(Connection, Arc<PeerConnection>), TurnedAway> {
+    ) -> Result<Option<(Connection, Arc<PeerConnection>)>, TurnedAway> {
         let patience = self.limits.handshake.0;
         let tcp = Counted::new(tcp, Arc::clone(&self.traffic));
         let link = |peer, end| Arc::new(PeerConnection::new(peer, end, address, Arc::clone(self)));
         let Some(identity) = &self.identity else {
             let link = link(None, None);
-            return Ok((Connection::new(Box::new(tcp), Arc::clone(&link), slot, patience), link));
+            let connection = Connection::new(Box::new(tcp), Arc::clone(&link), slot, patience);
+            return Ok(Some((connection, link)));
         };
-        let acceptor = TlsAcceptor::from(identity.config());
-        let tls = tokio::select! {
-            shaken = timeout(patience, acceptor.accept(tcp)) => {
+        let (asks, tls) = tokio::select! {
+            shaken = timeout(patience, shake(identity, tcp)) => {
                 shaken.map_err(|_| TurnedAway::Timeout(patience))??
             }
             _ = stop.wait_for(|stop| *stop) => return Err(TurnedAway::Stopped),
         };
-        let certificates = tls.get_ref().1.peer_certificates();
-        let certificate = certificates.and_then(<[_]>::first).ok_or(TurnedAway::NoCertificate)?;
+        let certificate = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let peer = certificate.map(Peer::from_certificate).transpose()?;
+        if let (true, Some(signing)) = (asks, &self.signing) {
+            let signed = timeout(patience, signing.serve(tls, peer, address)).await;
+            signed.map_err(|_| TurnedAway::Timeout(patience))??;
+            return Ok(None);
+        }
+        let certificate = certificate.filter(|_| !asks).ok_or(TurnedAway::NoCertificate)?;
         let end = Instant::now().checked_add(time_left(certificate)?);
-        let link = link(Some(Peer::from_certificate(certificate)?), end);
-        Ok((Connection::new(Box::new(tls), Arc::clone(&link), slot, patience), link))
+        let link = link(peer, end);
+        let connection = Connection::new(Box::new(tls), Arc::clone(&link), slot, patience);
+        Ok(Some((connection, link)))
     }
+}
+
+/// Does the handshake. Also says whether the client is here to ask for a certificate: then it may
+/// have none.
+async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
+    identity: &ServerIdentity,
+    stream: S,
+) -> io::Result<(bool, TlsStream<S>)> {
+    let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+    let asks = start
+        .client_hello()
+        .alpn()
+        .is_some_and(|mut names| names.any(|name| name == SIGNING_PROTOCOL));
+    let config = if asks { identity.signing_config() } else { identity.config() };
+    Ok((asks, start.into_stream(config).await?))
 }
 
 /// Raises the limit of open files to the system's maximum, because every connection needs one.
@@ -317,6 +350,7 @@ mod tests {
         Arc::new(Admission {
             limits,
             identity: None,
+            signing: None,
             traffic: Arc::default(),
             count: Arc::default(),
             throttle: Throttle::default(),
@@ -337,7 +371,7 @@ mod tests {
             let slot = Slot::take(&admission.count, address.ip(), &admission.limits).unwrap();
             let (_stop, stopped) = watch::channel(false);
             let (mut connection, link) =
-                admission.pass(tcp, address, slot, stopped).await.ok().unwrap();
+                admission.pass(tcp, address, slot, stopped).await.ok().flatten().unwrap();
             if has_joined {
                 link.joined();
             }
@@ -369,7 +403,7 @@ mod tests {
         let slot = Slot::take(&admission.count, address.ip(), &admission.limits).unwrap();
         let (_stop, stopped) = watch::channel(false);
         let (mut connection, link) =
-            admission.pass(tcp, address, slot, stopped).await.ok().unwrap();
+            admission.pass(tcp, address, slot, stopped).await.ok().flatten().unwrap();
         // All of it is there before any is read.
         there.write_all(&[7; 100_000]).await.unwrap();
         let mut part = [0; 1_000];

@@ -64,6 +64,7 @@ pub struct Metrics {
     commit_seconds: Histogram,
     uploads: Family<Labels<1>, Counter>,
     turned_away: Counter,
+    signings: Family<Labels<1>, Counter>,
     bytes: Family<Labels<2>, Counter>,
     events: Family<Labels<1>, Counter>,
 }
@@ -84,11 +85,15 @@ impl Metrics {
             commit_seconds: Histogram::new(BUCKETS),
             uploads: Family::default(),
             turned_away: Counter::default(),
+            signings: Family::default(),
             bytes: Family::default(),
             events: Family::default(),
         };
         for kind in Event::KINDS {
             _ = metrics.events.get_or_create(&[("kind", kind)]);
+        }
+        for outcome in ["enrolled", "renewed"] {
+            _ = metrics.signings.get_or_create(&[("outcome", outcome)]);
         }
         for outcome in
             [Outcome::Taken, Outcome::Late, Outcome::Merged, Outcome::Refused, Outcome::Ignored]
@@ -130,6 +135,11 @@ impl Metrics {
         self.events.get_or_create(&[("kind", event.kind())]).inc();
     }
 
+    /// Counts a request for a certificate: `enrolled`, `renewed`, or why it was refused.
+    pub fn signing(&self, outcome: &'static str) {
+        self.signings.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
     /// Counts transferred bytes.
     pub fn bytes(&self, direction: Direction, layer: Layer, count: u64) {
         let direction = match direction {
@@ -160,6 +170,8 @@ impl Metrics {
         registry.register("uploads", "Uploads, by outcome", self.uploads.clone());
         let help = "Connections and streams that were refused";
         registry.register("turned_away", help, self.turned_away.clone());
+        let help = "Requests for certificates: enrolled, renewed, or why they were refused";
+        registry.register("signings", help, self.signings.clone());
         let help = "Bytes from nodes (up) and to nodes (down): in messages, and through sockets";
         registry.register("bytes", help, self.bytes.clone());
 
@@ -362,6 +374,6 @@ mod tests {
             assert!(page.contains(&format!("# TYPE hedgerow_{name} {kind}\n")), "{name}\n{page}");
             assert!(page.contains(&format!("# HELP hedgerow_{name} ")), "{name}\n{page}");
         }
-        assert_eq!(page.matches("# TYPE").count(), 15, "{page}");
+        assert_eq!(page.matches("# TYPE").count(), 16, "{page}");
     }
 }

@@ -20,6 +20,7 @@ use super::history_cache::HistoryCache;
 use super::hub::{Hub, NotStored};
 use super::listener::{Listener, raise_descriptor_limit};
 use super::live_settings::LiveSettings;
+use super::renewal::Renewal;
 use super::status::{SettingStatus, Source};
 use crate::admin;
 #[cfg(unix)]
@@ -30,6 +31,7 @@ use crate::coordinator::records::Run;
 use crate::coordinator::{BadRun, Coordinator, Window};
 use crate::operations::{Action, ActionError, Actor, Outcome};
 use crate::pki::identity::{IdentityError, PlainTextRefused, ServerIdentity, check_plain_text};
+use crate::pki::{Authority, Passphrase};
 use crate::plan_json::{plan_from_json, plan_to_json};
 use crate::storage::sqlite::KEPT_WHOLE;
 use crate::storage::{Store, StoreError};
@@ -141,6 +143,7 @@ impl Server {
             identity,
             store: path,
             durability,
+            passphrase_file,
             ..
         } = settings;
         if identity.is_none() {
@@ -148,6 +151,10 @@ impl Server {
         }
         let identity =
             identity.map(|folder| ServerIdentity::open(&folder)).transpose()?.map(Arc::new);
+        let passphrase = passphrase_file.as_deref().map(Passphrase::read).transpose()?;
+        let authority = identity.as_ref().map(|identity| {
+            Authority::at(identity.folder()).with_passphrase(passphrase).acting_for("server")
+        });
         if let Some(warning) = identity.as_ref().and_then(|identity| identity.warning()) {
             tracing::warn!("{warning}");
         }
@@ -193,7 +200,7 @@ impl Server {
         }
 
         let failed = |address| move |source| ServeError::Listen { address, source };
-        let listener = Listener::bind(address, identity.clone(), &hub).await;
+        let listener = Listener::bind(address, identity.clone(), authority.clone(), &hub).await;
         let listener = listener.map_err(failed(address))?;
         let address = listener.address().map_err(failed(address))?;
         let (stop, stopped) = watch::channel(false);
@@ -223,8 +230,8 @@ impl Server {
         }
         chores.spawn(keep_time(Arc::clone(&hub)));
         chores.spawn(keep_tidy(Arc::clone(&hub)));
-        if let Some(identity) = identity {
-            chores.spawn(watch_certificates(Arc::clone(&hub), identity));
+        if let (Some(identity), Some(authority)) = (identity, authority) {
+            chores.spawn(watch_certificates(Arc::clone(&hub), identity, authority));
         }
         let nodes = grpc::service(Arc::clone(&hub));
         let operators = admin::router::remote(Arc::clone(&hub) as _);
@@ -376,10 +383,14 @@ async fn watch_token(logins: Arc<Logins>) {
 
 /// Once a second: reads certificate and list of revoked ones if they have changed, and ends the
 /// streams of revoked nodes.
-async fn watch_certificates(hub: Arc<Hub>, identity: Arc<ServerIdentity>) {
+async fn watch_certificates(hub: Arc<Hub>, identity: Arc<ServerIdentity>, authority: Authority) {
     let mut seconds = every_second();
+    let mut renewal = Renewal::new(authority);
     loop {
         seconds.tick().await;
+        if identity.is_due() {
+            renewal.attempt(&identity).await;
+        }
         match identity.reload_if_changed() {
             Ok(true) => {
                 tracing::info!("certificate or list of revoked ones read again");

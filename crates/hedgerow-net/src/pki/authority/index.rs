@@ -6,12 +6,9 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::serde::rfc3339;
 
-use super::{PkiError, write};
-use crate::file::{Access, FileError, read_whole};
-use crate::pki::identity::{MAX_LIST_BYTES, Role};
-
-/// Version of the file that this code writes.
-const INDEX_VERSION: u32 = 1;
+use super::PkiError;
+use super::lines::Lines;
+use crate::pki::identity::Role;
 
 /// What a certificate is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +53,13 @@ pub struct Issued {
     /// When it was revoked, if it was.
     #[serde(with = "rfc3339::option")]
     pub revoked_at: Option<OffsetDateTime>,
+    /// SHA-256 of the certificate of the authority that issued it, in hexadecimal. Version 0.1.0
+    /// wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority: Option<String>,
+    /// Whether its file names a second authority: it was issued while one replaced the other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusts_two: bool,
 }
 
 impl Issued {
@@ -73,56 +77,28 @@ impl Issued {
         }
     }
 
+    /// Whether it has this serial number.
+    pub(super) fn has_serial(&self, serial: &[u8]) -> bool {
+        from_hexadecimal(&self.serial).is_some_and(|own| own == serial)
+    }
+
     /// Whether it belongs to the node or operator of this name.
     pub(super) fn is_of(&self, name: &str) -> bool {
         self.kind != Kind::Server && self.name == name
     }
 }
 
-/// First line of the file.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Heading {
-    hedgerow_certificates: u32,
-}
+const LINES: Lines = Lines { key: "hedgerow_certificates", what: "index of certificates" };
 
 pub(super) fn load(file: &Path) -> Result<Vec<Issued>, PkiError> {
-    let damaged = |line: usize, what: String| PkiError::Index { file: file.to_owned(), line, what };
-    let content = read_whole(file, MAX_LIST_BYTES)?;
-    let text = str::from_utf8(&content).map_err(|_| damaged(1, "that is no text".to_owned()))?;
-    let mut lines = text.lines();
-    let heading = serde_json::from_str(lines.next().unwrap_or_default())
-        .map_err(|_| damaged(1, "that is no index of certificates".to_owned()))?;
-    match heading {
-        Heading { hedgerow_certificates: INDEX_VERSION } => {}
-        Heading { hedgerow_certificates: version } => {
-            return Err(damaged(1, format!("version must be {INDEX_VERSION}, but is {version}")));
-        }
-    }
-    let mut all = Vec::new();
-    for (number, line) in (2..).zip(lines) {
-        let issued: Issued =
-            serde_json::from_str(line).map_err(|error| damaged(number, error.to_string()))?;
-        if from_hexadecimal(&issued.serial).is_none() {
-            return Err(damaged(
-                number,
-                format!("serial must be hexadecimal, but is {:?}", issued.serial),
-            ));
-        }
-        all.push(issued);
-    }
-    Ok(all)
+    LINES.load(file, |issued: &Issued| match from_hexadecimal(&issued.serial) {
+        Some(_) => Ok(()),
+        None => Err(format!("serial must be hexadecimal, but is {:?}", issued.serial)),
+    })
 }
 
 pub(super) fn save(file: &Path, all: &[Issued]) -> Result<(), PkiError> {
-    let unwritable = |error: serde_json::Error| FileError::unwritable(file)(error.into());
-    let mut text = serde_json::to_string(&Heading { hedgerow_certificates: INDEX_VERSION })
-        .map_err(unwritable)?;
-    for issued in all {
-        text += "\n";
-        text += &serde_json::to_string(issued).map_err(unwritable)?;
-    }
-    text += "\n";
-    write(file, &text, Access::Private)
+    LINES.save(file, all)
 }
 
 pub(super) fn to_hexadecimal(bytes: &[u8]) -> String {
@@ -150,6 +126,8 @@ mod tests {
             issued_at: now,
             not_after: now + time::Duration::days(2),
             revoked_at: None,
+            authority: None,
+            trusts_two: false,
         }
     }
 

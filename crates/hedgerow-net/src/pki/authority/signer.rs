@@ -15,8 +15,10 @@ use time::{Duration, OffsetDateTime};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::index::{from_hexadecimal, to_hexadecimal};
+use super::key::{self, Passphrase};
 use super::{Issued, Kind, PkiError};
 use crate::pki::identity::{IdentityError, Role};
+use crate::pki::token::Fingerprint;
 
 /// Certificates are valid this long before they are issued, for clocks that are late.
 const CLOCK_SKEW: Duration = Duration::hours(1);
@@ -26,7 +28,12 @@ pub(super) struct Signer {
     issuer: Issuer<'static, KeyPair>,
     /// The certificate, which is at the end of every file.
     pub(super) pem: String,
-    end: OffsetDateTime,
+    /// Those of other authorities that are trusted, too.
+    others: String,
+    pub(super) fingerprint: Fingerprint,
+    /// Whether its key is encrypted.
+    pub(super) is_sealed: bool,
+    pub(super) end: OffsetDateTime,
 }
 
 /// A certificate and its line of the index.
@@ -36,11 +43,11 @@ pub(super) struct Signed {
 }
 
 impl Signer {
-    /// A new authority until `end`, and its private key in PEM.
+    /// A new authority until `end`, and its private key.
     pub(super) fn generate(
         now: OffsetDateTime,
         end: OffsetDateTime,
-    ) -> Result<(Self, String), PkiError> {
+    ) -> Result<(Self, KeyPair), PkiError> {
         let (serial, key) = (new_serial()?, KeyPair::generate()?);
         let mut params = validity(now, end);
         // People can distinguish authorities by it.
@@ -49,9 +56,26 @@ impl Signer {
         params.serial_number = Some(SerialNumber::from(serial));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let key_pem = key.serialize_pem();
-        let pem = params.self_signed(&key)?.pem();
-        Ok((Self { issuer: Issuer::new(params, key), pem, end }, key_pem))
+        let certificate = params.self_signed(&key)?;
+        let signer = Self {
+            issuer: Issuer::new(params, KeyPair::try_from(key.serialized_der())?),
+            pem: certificate.pem(),
+            others: String::new(),
+            fingerprint: Fingerprint::of(certificate.der()),
+            is_sealed: false,
+            end,
+        };
+        Ok((signer, key))
+    }
+
+    /// The same, beside another authority that is trusted, too.
+    pub(super) fn beside(self, other: String) -> Self {
+        Self { others: other, ..self }
+    }
+
+    /// The same, and no other is trusted.
+    pub(super) fn alone(self) -> Self {
+        self.beside(String::new())
     }
 
     /// From the content of the files of the authority's key and certificate, if they belong
@@ -59,10 +83,10 @@ impl Signer {
     pub(super) fn read(
         (key_file, key): (&Path, &str),
         (file, pem): (&Path, String),
+        passphrase: Option<&Passphrase>,
     ) -> Result<Self, PkiError> {
-        // The library's own message might quote the key.
-        let key = KeyPair::from_pem(key)
-            .map_err(|_| unfit(key_file, "holds no private key in PEM that can be used"))?;
+        let is_sealed = key::is_sealed(key);
+        let key = key::open(key_file, key, passphrase)?;
         let mut certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
         let (Some(Ok(der)), None) = (certificates.next(), certificates.next()) else {
             return Err(unfit(file, "must hold one certificate in PEM"));
@@ -75,7 +99,9 @@ impl Signer {
         }
         let end = OffsetDateTime::from_unix_timestamp(certificate.validity().not_after.timestamp())
             .map_err(|_| unfit(file, "its certificate ends beyond all time"))?;
-        Ok(Self { issuer: Issuer::from_ca_cert_der(&der, key)?, pem, end })
+        let (fingerprint, others) = (Fingerprint::of(&der), String::new());
+        let issuer = Issuer::from_ca_cert_der(&der, key)?;
+        Ok(Self { issuer, pem, others, fingerprint, is_sealed, end })
     }
 
     pub(super) fn sign_peer(
@@ -85,7 +111,22 @@ impl Signer {
         now: OffsetDateTime,
         end: OffsetDateTime,
     ) -> Result<Signed, PkiError> {
-        self.sign(role.into(), name, vec![SanType::DnsName(name.try_into()?)], now, end)
+        let key = KeyPair::generate()?;
+        let (certificates, issued) = self.certify_peer(role, name, &key, now, end)?;
+        Ok(Signed { pem: key.serialize_pem() + &certificates, issued })
+    }
+
+    /// A certificate for somebody else's key, and the authorities' own.
+    pub(super) fn certify_peer(
+        &self,
+        role: Role,
+        name: &str,
+        key: &impl PublicKeyData,
+        now: OffsetDateTime,
+        end: OffsetDateTime,
+    ) -> Result<(String, Issued), PkiError> {
+        let names = vec![SanType::DnsName(name.try_into()?)];
+        self.certify((role.into(), name, names), key, now, end)
     }
 
     pub(super) fn sign_server(
@@ -101,24 +142,25 @@ impl Signer {
                 Err(_) => SanType::DnsName(host.as_str().try_into()?),
             });
         }
-        let mut signed = self.sign(Kind::Server, "server", names, now, end)?;
-        signed.issued.hosts = hosts.to_vec();
-        Ok(signed)
+        let key = KeyPair::generate()?;
+        let (certificates, mut issued) =
+            self.certify((Kind::Server, "server", names), &key, now, end)?;
+        issued.hosts = hosts.to_vec();
+        Ok(Signed { pem: key.serialize_pem() + &certificates, issued })
     }
 
-    /// A new key and a certificate for it, which ends with the authority at the latest.
-    fn sign(
+    /// A certificate for a key, which ends with the authority at the latest.
+    fn certify(
         &self,
-        kind: Kind,
-        name: &str,
-        names: Vec<SanType>,
+        (kind, name, names): (Kind, &str, Vec<SanType>),
+        key: &impl PublicKeyData,
         now: OffsetDateTime,
         end: OffsetDateTime,
-    ) -> Result<Signed, PkiError> {
+    ) -> Result<(String, Issued), PkiError> {
         if self.end <= now {
             return Err(PkiError::Ended { end: self.end });
         }
-        let (serial, key, end) = (new_serial()?, KeyPair::generate()?, end.min(self.end));
+        let (serial, end) = (new_serial()?, end.min(self.end));
         let issued = Issued {
             kind,
             name: name.to_owned(),
@@ -127,6 +169,8 @@ impl Signer {
             issued_at: now,
             not_after: end,
             revoked_at: None,
+            authority: Some(self.fingerprint.to_string()),
+            trusts_two: !self.others.is_empty(),
         };
         let mut params = validity(now, end);
         params.distinguished_name = named(name);
@@ -142,8 +186,8 @@ impl Signer {
         }];
         params.use_authority_key_identifier_extension = true;
         params.serial_number = Some(SerialNumber::from(serial));
-        let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Signed { pem: key.serialize_pem() + &certificate.pem() + &self.pem, issued })
+        let certificate = params.signed_by(key, &self.issuer)?;
+        Ok((certificate.pem() + &self.pem + &self.others, issued))
     }
 
     /// The list of all that are revoked, in PEM.

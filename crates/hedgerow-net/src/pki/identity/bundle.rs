@@ -1,4 +1,4 @@
-//! [`Bundle`]: private key, certificate and the authority's certificate in one PEM file, and how
+//! [`Bundle`]: private key, certificate and the authorities' certificates in one PEM file, and how
 //! such files are read and watched.
 
 use std::fs::Metadata;
@@ -19,6 +19,9 @@ pub(crate) const MAX_PEM_BYTES: u64 = 1 << 20;
 #[cfg(feature = "server")]
 pub(crate) const MAX_LIST_BYTES: u64 = 1 << 26;
 
+/// Most authorities in a file: while one replaces another, both are trusted.
+const MAX_AUTHORITIES: usize = 2;
+
 /// What a certificate is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Usage {
@@ -31,20 +34,28 @@ pub(super) enum Usage {
 pub(super) struct Bundle {
     pub(super) key: PrivateKeyDer<'static>,
     pub(super) certificate: CertificateDer<'static>,
+    /// When the certificate begins to be valid, in seconds of Unix time.
+    pub(super) begin: i64,
+    /// The one that issued it first.
     #[cfg(feature = "server")]
-    pub(super) authority: CertificateDer<'static>,
+    pub(super) authorities: Vec<CertificateDer<'static>>,
     pub(super) roots: RootCertStore,
 }
 
 impl Bundle {
     /// Reads and checks it, and warns if other users can read the file.
     pub(super) fn read(file: &Path, usage: Usage) -> Result<Self, IdentityError> {
-        let unfit = |what| IdentityError::Unfit { file: file.to_owned(), what };
-        let odd = |source| IdentityError::Certificate { file: file.to_owned(), source };
         let content = read_whole(file, MAX_PEM_BYTES)?;
         warn_if_open_to_others(file);
+        Self::parse(file, &content, usage)
+    }
+
+    /// Checks the content of a file.
+    pub(super) fn parse(file: &Path, content: &[u8], usage: Usage) -> Result<Self, IdentityError> {
+        let unfit = |what| IdentityError::Unfit { file: file.to_owned(), what };
+        let odd = |source| IdentityError::Certificate { file: file.to_owned(), source };
         let (mut keys, mut certificates) = (Vec::new(), Vec::new());
-        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&content) {
+        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(content) {
             // The library's error might quote the file.
             let (kind, der) =
                 section.map_err(|_| unfit("is damaged: a PEM section can't be read"))?;
@@ -60,18 +71,28 @@ impl Bundle {
                 return Err(unfit("holds no private key in PEM (an encrypted one can't be used)"));
             }
         };
-        let [certificate, authority] = <[_; 2]>::try_from(certificates).map_err(|_| {
-            unfit("must hold two certificates, its owner's and then the authority's, but holds more or fewer")
-        })?;
-        let (owner, issuer) = (parse(&certificate).map_err(odd)?, parse(&authority).map_err(odd)?);
-        if !issuer.is_ca() {
-            return Err(unfit("its second certificate is no authority's"));
-        }
-        if owner.issuer().as_raw() != issuer.subject().as_raw() {
+        let is_twice = matches!(&certificates[..], [_, one, other] if one == other);
+        if !(2..=1 + MAX_AUTHORITIES).contains(&certificates.len()) || is_twice {
             return Err(unfit(
-                "its first certificate was not issued by the authority that is the second",
+                "must hold two certificates, its owner's and then the authority's (and another \
+                 authority's while one replaces the other), but holds more or fewer",
             ));
         }
+        let authorities = certificates.split_off(1);
+        let certificate = certificates.swap_remove(0);
+        let owner = parse(&certificate).map_err(odd)?;
+        for (index, authority) in authorities.iter().enumerate() {
+            let issuer = parse(authority).map_err(odd)?;
+            if !issuer.is_ca() {
+                return Err(unfit("a certificate after its first one is no authority's"));
+            }
+            if index == 0 && owner.issuer().as_raw() != issuer.subject().as_raw() {
+                return Err(unfit(
+                    "its first certificate was not issued by the authority that is the second",
+                ));
+            }
+        }
+        let begin = owner.validity().not_before.timestamp();
         let purposes = owner.extended_key_usage().map_err(|_| odd(BadCertificate::Unreadable))?;
         match (usage, purposes) {
             (Usage::Node, Some(purposes)) if purposes.value.client_auth => {}
@@ -82,14 +103,17 @@ impl Bundle {
             (Usage::Server, _) => return Err(unfit("its certificate is not for a server")),
         }
         let mut roots = RootCertStore::empty();
-        roots
-            .add(authority.clone())
-            .map_err(|_| unfit("its authority's certificate can't be used"))?;
+        for authority in &authorities {
+            roots
+                .add(authority.clone())
+                .map_err(|_| unfit("its authority's certificate can't be used"))?;
+        }
         Ok(Self {
             key,
             certificate,
+            begin,
             #[cfg(feature = "server")]
-            authority,
+            authorities,
             roots,
         })
     }

@@ -1,23 +1,30 @@
-//! [`NodeIdentity`]: the certificate of a node or an operator, and the authority that it trusts.
+//! [`NodeIdentity`]: the certificate of a node or an operator, and the authorities that it trusts.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::version::TLS13;
 
-use super::bundle::{Bundle, Stamp, Usage, unfit_pair};
-use super::{IdentityError, Peer, Role, days_until, protocols, provider, warning};
+use super::bundle::{Bundle, MAX_PEM_BYTES, Stamp, Usage, unfit_pair};
+use super::first_contact::PinnedAuthority;
+use super::{
+    IdentityError, Peer, Role, SIGNING_PROTOCOL, days_until, is_due, protocols, provider,
+    time_until, unix_time, warning,
+};
+use crate::pki::token::Fingerprint;
 
-/// A node's or an operator's file, opened. The file may be replaced by a renewed one at any time: see
-/// [`NodeIdentity::reopen_if_changed`].
+/// A node's or an operator's file, opened. The file may be replaced by a renewed one at any time:
+/// see [`NodeIdentity::reopen_if_changed`].
 #[derive(Clone)]
 pub struct NodeIdentity {
     file: PathBuf,
     stamp: Option<Stamp>,
     peer: Peer,
+    begin: i64,
     config: Arc<ClientConfig>,
 }
 
@@ -31,7 +38,26 @@ impl NodeIdentity {
     /// The same for the file of somebody with this role.
     pub fn open_as(file: &Path, role: Role) -> Result<Self, IdentityError> {
         let stamp = Stamp::of(file);
-        let Bundle { key, certificate, roots, .. } = Bundle::read(file, Usage::Node)?;
+        let bundle = Bundle::read(file, Usage::Node)?;
+        Self::new(file, stamp, bundle, role)
+    }
+
+    /// A node's identity from the content that a file may get.
+    pub fn parse(file: &Path, content: &str) -> Result<Self, IdentityError> {
+        if content.len() as u64 > MAX_PEM_BYTES {
+            return Err(IdentityError::Unfit { file: file.to_owned(), what: "is too long" });
+        }
+        let bundle = Bundle::parse(file, content.as_bytes(), Usage::Node)?;
+        Self::new(file, None, bundle, Role::Node)
+    }
+
+    fn new(
+        file: &Path,
+        stamp: Option<Stamp>,
+        bundle: Bundle,
+        role: Role,
+    ) -> Result<Self, IdentityError> {
+        let Bundle { key, certificate, begin, roots, .. } = bundle;
         let odd = |source| IdentityError::Certificate { file: file.to_owned(), source };
         let peer = Peer::from_certificate(&certificate).map_err(odd)?;
         if peer.role != role {
@@ -51,7 +77,20 @@ impl NodeIdentity {
         config.alpn_protocols = protocols();
         // The server gives no tickets: see `ServerIdentity`.
         config.resumption = Resumption::disabled();
-        Ok(Self { file: file.to_owned(), stamp, peer, config: Arc::new(config) })
+        Ok(Self { file: file.to_owned(), stamp, peer, begin, config: Arc::new(config) })
+    }
+
+    /// TLS of a node without a certificate, for a server of this authority and no other.
+    pub fn first_contact(authority: Fingerprint) -> Result<Arc<ClientConfig>, IdentityError> {
+        let mut config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|_| IdentityError::NoTls)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(PinnedAuthority::new(authority)))
+            .with_no_client_auth();
+        config.alpn_protocols = vec![SIGNING_PROTOCOL.to_vec()];
+        config.resumption = Resumption::disabled();
+        Ok(Arc::new(config))
     }
 
     /// Reads the identity again if the file has changed. Call it before each connection. If the new
@@ -67,9 +106,21 @@ impl NodeIdentity {
         Ok(true)
     }
 
-    /// TLS of a client: 1.3 only, this certificate, no authority but this one, HTTP/2.
+    /// TLS of a client: 1.3 only, this certificate, no authority but its own, HTTP/2.
     pub fn config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.config)
+    }
+
+    /// The same for a request for a new certificate.
+    pub fn signing_config(&self) -> Arc<ClientConfig> {
+        let mut config = (*self.config).clone();
+        config.alpn_protocols = vec![SIGNING_PROTOCOL.to_vec()];
+        Arc::new(config)
+    }
+
+    /// Where it was read from.
+    pub fn file(&self) -> &Path {
+        &self.file
     }
 
     /// The owner's name.
@@ -80,6 +131,16 @@ impl NodeIdentity {
     /// The identity that the server sees.
     pub fn peer(&self) -> &Peer {
         &self.peer
+    }
+
+    /// Whether less than a third of its life is left: then it should be renewed.
+    pub fn is_due(&self) -> bool {
+        is_due(self.begin, self.peer.end, unix_time())
+    }
+
+    /// How long it is still valid.
+    pub fn time_left(&self) -> Duration {
+        time_until(self.peer.end, unix_time())
     }
 
     /// Whole days until the certificate ends; negative once it has.

@@ -10,15 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use x509_parser::num_bigint::BigUint;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
-use super::bundle::{Bundle, MAX_LIST_BYTES, Stamp, Usage, section, unfit_pair};
+use super::bundle::{Bundle, MAX_LIST_BYTES, Stamp, Usage, unfit_pair};
 use super::{
-    IdentityError, Peer, days_until, ending, parse, plain_serial, protocols, provider, warning,
+    IdentityError, Peer, SIGNING_PROTOCOL, days_until, ending, is_due, parse, plain_serial,
+    protocols, provider, unix_time, warning,
 };
 use crate::file::read_whole;
 
@@ -37,10 +39,14 @@ pub struct ServerIdentity {
 /// The certificate and the list in use.
 struct Current {
     stamps: [Option<Stamp>; 2],
+    begin: i64,
     end: i64,
+    /// When the first of the authorities ends.
+    authority_end: i64,
     number: BigUint,
     revoked: HashSet<Vec<u8>>,
     config: Arc<ServerConfig>,
+    signing_config: Arc<ServerConfig>,
 }
 
 impl ServerIdentity {
@@ -55,6 +61,29 @@ impl ServerIdentity {
     /// at each connection.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current().config)
+    }
+
+    /// TLS of a connection on which a certificate is asked for: the client may have none, and is
+    /// shown the authorities, of which it may know only the fingerprint.
+    pub fn signing_config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current().signing_config)
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// When the certificate ends, and when its authority does, in seconds of Unix time.
+    pub fn ends(&self) -> [i64; 2] {
+        let current = self.current();
+        [current.end, current.authority_end]
+    }
+
+    /// Whether less than a third of the certificate's life is left: then it should be renewed.
+    pub fn is_due(&self) -> bool {
+        let current = self.current();
+        is_due(current.begin, current.end, unix_time())
     }
 
     /// Loads a renewed certificate or a newer list. Returns whether something is new: then streams
@@ -115,31 +144,44 @@ impl fmt::Debug for ServerIdentity {
 impl Current {
     fn read(folder: &Path, stamps: [Option<Stamp>; 2]) -> Result<Self, IdentityError> {
         let file = folder.join(SERVER_FILE);
-        let Bundle { key, certificate, authority, roots } = Bundle::read(&file, Usage::Server)?;
-        let end = ending(&certificate)
-            .map_err(|source| IdentityError::Certificate { file: file.clone(), source })?;
+        let Bundle { key, certificate, begin, authorities, roots } =
+            Bundle::read(&file, Usage::Server)?;
+        let odd = |source| IdentityError::Certificate { file: file.clone(), source };
+        let end = ending(&certificate).map_err(odd)?;
+        let mut authority_end = i64::MAX;
+        for authority in &authorities {
+            authority_end = authority_end.min(ending(authority).map_err(odd)?);
+        }
         let list = folder.join(CRL_FILE);
-        let der =
-            section(&list, &read_whole(&list, MAX_LIST_BYTES)?, "holds no revocation list in PEM")?;
-        let (number, revoked) = check_list(&list, &der, &authority)?;
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider())
-            .with_crls([der])
-            .build()
-            .map_err(|_| IdentityError::Unfit {
-                file: list,
-                what: "this revocation list can't be used",
-            })?;
+        let lists = read_lists(&list, &authorities)?;
+        let roots = Arc::new(roots);
+        let verifier = |is_optional: bool| {
+            let builder = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider())
+                .with_crls(lists.ders.clone());
+            let builder = if is_optional { builder.allow_unauthenticated() } else { builder };
+            let what = "this revocation list can't be used";
+            builder.build().map_err(|_| IdentityError::Unfit { file: list.clone(), what })
+        };
         let unfit = |error| unfit_pair(&file, &error);
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&TLS13])
-            .map_err(unfit)?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(vec![certificate], key)
-            .map_err(unfit)?;
-        config.alpn_protocols = protocols();
-        config.send_tls13_tickets = 0;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Self { stamps, end, number, revoked, config: Arc::new(config) })
+        let config = |verifier, chain: Vec<CertificateDer<'static>>| {
+            let mut config = ServerConfig::builder_with_provider(provider())
+                .with_protocol_versions(&[&TLS13])
+                .map_err(unfit)?
+                .with_client_cert_verifier(verifier)
+                .with_single_cert(chain, key.clone_key())
+                .map_err(unfit)?;
+            config.send_tls13_tickets = 0;
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            Ok::<_, IdentityError>(config)
+        };
+        let mut usual = config(verifier(false)?, vec![certificate.clone()])?;
+        usual.alpn_protocols = protocols();
+        let chain = [certificate].into_iter().chain(authorities).collect();
+        let mut signing = config(verifier(true)?, chain)?;
+        signing.alpn_protocols = vec![SIGNING_PROTOCOL.to_vec()];
+        let (config, signing_config) = (Arc::new(usual), Arc::new(signing));
+        let Lists { number, revoked, .. } = lists;
+        Ok(Self { stamps, begin, end, authority_end, number, revoked, config, signing_config })
     }
 }
 
@@ -147,24 +189,53 @@ fn stamps(folder: &Path) -> [Option<Stamp>; 2] {
     [SERVER_FILE, CRL_FILE].map(|name| Stamp::of(&folder.join(name)))
 }
 
-/// Number and serials of a list that this authority signed. With a list of another authority no
-/// node could join.
-fn check_list(
-    file: &Path,
-    der: &CertificateRevocationListDer<'_>,
-    authority: &CertificateDer<'_>,
-) -> Result<(BigUint, HashSet<Vec<u8>>), IdentityError> {
+/// Lists of revoked certificates.
+struct Lists {
+    ders: Vec<CertificateRevocationListDer<'static>>,
+    /// The smallest of their numbers.
+    number: BigUint,
+    revoked: HashSet<Vec<u8>>,
+}
+
+/// Reads the list of each authority. Without it no node of that authority could join. Lists of
+/// other authorities are ignored: the two files of the server don't change at the same moment.
+fn read_lists(file: &Path, authorities: &[CertificateDer<'_>]) -> Result<Lists, IdentityError> {
     let unfit = |what| IdentityError::Unfit { file: file.to_owned(), what };
     let odd = |source| IdentityError::Certificate { file: file.to_owned(), source };
-    let Ok(([], list)) = CertificateRevocationList::from_der(der) else {
-        return Err(unfit("the revocation list can't be read"));
-    };
-    let authority = parse(authority).map_err(odd)?;
-    list.verify_signature(authority.public_key())
-        .map_err(|_| unfit("the revocation list is not signed by the authority of server.pem"))?;
-    let number =
-        list.crl_number().cloned().ok_or_else(|| unfit("the revocation list has no number"))?;
-    let serials =
-        list.iter_revoked_certificates().map(|entry| plain_serial(entry.raw_serial())).collect();
-    Ok((number, serials))
+    let content = read_whole(file, MAX_LIST_BYTES)?;
+    let all: Result<Vec<CertificateRevocationListDer<'static>>, _> =
+        CertificateRevocationListDer::pem_slice_iter(&content).collect();
+    let all = all.map_err(|_| unfit("holds no revocation list in PEM"))?;
+    if all.is_empty() {
+        return Err(unfit("holds no revocation list in PEM"));
+    }
+    let mut lists: Option<Lists> = None;
+    for authority in authorities {
+        let authority = parse(authority).map_err(odd)?;
+        let mut is_signed = false;
+        for der in &all {
+            let Ok(([], list)) = CertificateRevocationList::from_der(der) else {
+                return Err(unfit("the revocation list can't be read"));
+            };
+            if list.verify_signature(authority.public_key()).is_err() {
+                continue;
+            }
+            let number = list.crl_number().cloned();
+            let number = number.ok_or_else(|| unfit("the revocation list has no number"))?;
+            let lists = lists.get_or_insert_with(|| Lists {
+                ders: Vec::new(),
+                number: number.clone(),
+                revoked: HashSet::new(),
+            });
+            lists.number = number.min(lists.number.clone());
+            let serials = list.iter_revoked_certificates();
+            lists.revoked.extend(serials.map(|entry| plain_serial(entry.raw_serial())));
+            lists.ders.push(der.clone());
+            is_signed = true;
+        }
+        if !is_signed {
+            return Err(unfit("the revocation list is not signed by the authority of server.pem"));
+        }
+    }
+    lists.ok_or_else(|| unfit("the revocation list is not signed by the authority of server.pem"))
 }

@@ -163,6 +163,41 @@ pub struct Scale {
     #[prost(bytes = "bytes", tag = "2")]
     pub scale: ::prost::bytes::Bytes,
 }
+/// Asks for a certificate. On a connection of its own, by the name hedgerow-signing/1 in TLS (ALPN),
+/// and not gRPC: each side sends one message, after its length as a big-endian u32.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SigningRequest {
+    /// PKCS #10 in DER: one common name, and a key for ECDSA on P-256.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub request: ::prost::bytes::Bytes,
+    /// The secret of a token, for a first certificate. Empty if the client has shown a certificate in
+    /// TLS, which is to be renewed.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub secret: ::prost::bytes::Bytes,
+}
+/// The answer to it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SigningAnswer {
+    #[prost(oneof = "signing_answer::Answer", tags = "1, 2, 3")]
+    pub answer: ::core::option::Option<signing_answer::Answer>,
+}
+/// Nested message and enum types in `SigningAnswer`.
+pub mod signing_answer {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Answer {
+        /// The certificate, and those of the authorities to be trusted, in PEM.
+        #[prost(string, tag = "1")]
+        Certificates(::prost::alloc::string::String),
+        /// More than a third of the certificate's life is left.
+        #[prost(message, tag = "2")]
+        TooEarly(super::TooEarly),
+        /// Not granted, and why.
+        #[prost(string, tag = "3")]
+        Refused(::prost::alloc::string::String),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TooEarly {}
 /// A message that was not accepted, and why. The stream goes on unless the server then ends it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Refusal {

@@ -1,15 +1,17 @@
 """Classes: `hedgerow simulate` beside linear and kernel classifiers of River and scikit-learn.
 
-    python benches/classes.py path/to/hedgerow [DATA...]
+    python benches/classes.py path/to/hedgerow [--budget R] [DATA...]
 
 Every sample is predicted before its class is learned, in the order of the data. Peers see all
 samples in one place and one by one, with a running scaler. Hedgerow runs with 1 node, as they do,
 and with 20 nodes that have a twentieth of the samples each. Rates are per second of CPU time; those
-of Hedgerow include the whole program. Needs River and scikit-learn.
+of Hedgerow include the whole program. With --budget only Hedgerow runs. Needs River and
+scikit-learn.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import resource
@@ -141,7 +143,7 @@ def cpu_of_children() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def run_hedgerow(program: str, data: str, x: np.ndarray, y: np.ndarray) -> None:
+def run_hedgerow(program: str, budget: int, data: str, x: np.ndarray, y: np.ndarray) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder, "data.csv")
         with table.open("w", newline="") as file:
@@ -152,6 +154,7 @@ def run_hedgerow(program: str, data: str, x: np.ndarray, y: np.ndarray) -> None:
         for nodes, loss, method in runs:
             command = [program, "simulate", "--json", "--data", str(table), "--trials", "1"]
             command += ["--scaling", "online", "--method", method, "--nodes", str(nodes)]
+            command += ["--budget", str(budget)]
             command += ["--set", f"learning.loss={loss}", "--threads", "1", "--out", str(Path(folder, "out"))]
             begin = cpu_of_children()
             told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
@@ -162,12 +165,18 @@ def run_hedgerow(program: str, data: str, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def main() -> None:
-    program, *wanted = sys.argv[1:]
+    options = argparse.ArgumentParser()
+    options.add_argument("program")
+    options.add_argument("--budget", type=int)
+    options.add_argument("data", nargs="*")
+    given = options.parse_intermixed_args()
     print("| data | classifier | accuracy, % | log loss | samples/s |\n|---|---|---:|---:|---:|")
-    for data in wanted or DATA:
+    for data in given.data or DATA:
         x, y = DATA[data]()
         classes = int(y.max()) + 1
-        run_hedgerow(program, data, x, y)
+        run_hedgerow(given.program, given.budget or 100, data, x, y)
+        if given.budget:
+            continue
         for name, model in river_models(classes):
             scored(data, name, lambda model=model: run_river(model, x, y, classes), y)
         for name, model, sampler in sklearn_models(x.shape[1]):

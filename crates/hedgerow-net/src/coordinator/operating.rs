@@ -32,7 +32,12 @@ impl Coordinator {
     /// Goes on with what operators have decided before.
     pub fn set_decisions(&mut self, decisions: &Decisions) {
         self.is_paused = decisions.is_paused;
-        decisions.standings.iter().for_each(|record| self.set_standing(None, record.clone()));
+        for record in &decisions.standings {
+            // What it has reported may have been stored after all.
+            let is_node = |member: &super::Member| member.record.name == record.node;
+            let number = self.members.iter().position(is_node);
+            self.set_standing(number.map(|number| number as NodeId), record.clone());
+        }
     }
 
     /// What a node may not do.

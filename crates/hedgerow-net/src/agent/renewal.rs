@@ -12,7 +12,7 @@ use super::config;
 use super::enrolment::{EnrolError, Renewed, renew};
 use crate::pki::identity::NodeIdentity;
 
-/// The shortest wait after a failure.
+/// The shortest wait after an attempt.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Renews one node's certificate.
@@ -26,29 +26,28 @@ pub(super) struct Renewal {
 impl Renewal {
     /// Runs until it is dropped.
     pub(super) async fn run(mut self) {
-        let mut failures = 0;
-        let mut told = None;
-        // A fleet that starts at once doesn't ask at once. Whose certificate is due asks soon.
-        let mut wait = self.settings.renew_every.0.mul_f64(share());
+        let (mut tries, mut told) = (0, None);
+        // A fleet that starts at once doesn't ask at once.
+        let mut usual = self.settings.renew_every.0.mul_f64(share());
         loop {
-            if self.identity.is_due() {
-                let most = self.settings.renew_every.0.min(self.identity.time_left() / 10);
-                wait = wait.min(retry_after(failures, most));
-            }
-            sleep(wait).await;
-            wait = self.settings.renew_every.0.mul_f64(0.5 + 0.5 * share());
+            let is_due = self.identity.is_due();
+            tries = if is_due { tries } else { 0 };
+            let most = self.settings.renew_every.0.min(self.identity.time_left() / 10);
+            sleep(if is_due { usual.min(retry_after(tries, most)) } else { usual }).await;
+            usual = self.settings.renew_every.0.mul_f64(0.5 + 0.5 * share());
+            // Also if the server finds it too early: its clock may be late.
+            tries += 1;
             match self.attempt().await {
                 Ok(is_renewed) => {
-                    (failures, told) = (0, None);
+                    told = None;
                     if is_renewed {
                         let days = self.identity.days_left();
                         info!(days, "the node's certificate was renewed");
                     }
                 }
                 Err(error) => {
-                    failures += 1;
                     let error = error.to_string();
-                    if self.identity.is_due() && told.as_ref() != Some(&error) {
+                    if is_due && told.as_ref() != Some(&error) {
                         warn!("the node's certificate could not be renewed: {error}");
                     } else {
                         debug!("the node's certificate could not be renewed: {error}");
@@ -72,10 +71,10 @@ impl Renewal {
     }
 }
 
-/// How long to wait after so many failures: twice as long each time, up to `most`.
-fn retry_after(failures: u32, most: Duration) -> Duration {
-    let doubled = LEAST_WAIT.saturating_mul(1 << failures.min(16));
-    if failures == 0 { Duration::ZERO } else { doubled.min(most).max(LEAST_WAIT) }
+/// How long to wait after so many attempts: twice as long each time, up to `most`.
+fn retry_after(tries: u32, most: Duration) -> Duration {
+    let doubled = LEAST_WAIT.saturating_mul(1 << tries.min(16));
+    if tries == 0 { Duration::ZERO } else { doubled.min(most).max(LEAST_WAIT) }
 }
 
 #[cfg(test)]
@@ -85,8 +84,10 @@ mod tests {
     #[test]
     fn waits_grow_up_to_a_bound() {
         let most = Duration::from_secs(100);
-        let seconds = [0, 1, 2, 6, 7, 100].map(|failures| retry_after(failures, most).as_secs());
+        let seconds = [0, 1, 2, 6, 7, 100].map(|tries| retry_after(tries, most).as_secs());
         assert_eq!(seconds, [0, 2, 4, 64, 100, 100]);
         assert_eq!(retry_after(3, Duration::ZERO), LEAST_WAIT);
+        // Nobody asks without a pause, even if the certificate ends in a moment.
+        assert!((1..100).all(|tries| retry_after(tries, Duration::ZERO) >= LEAST_WAIT));
     }
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use crate::pki::Authority;
 use crate::pki::identity::ServerIdentity;
 
-/// The wait after a failure. Until then nothing else happens than warnings.
+/// The wait after an attempt. Also after one that succeeded: if the new file can't be read, each
+/// further attempt would make another certificate.
 const RETRY: Duration = Duration::from_secs(3600);
 
 /// Renews the certificate of one server.
@@ -19,7 +20,8 @@ impl Renewal {
         Self { authority, not_before: None }
     }
 
-    /// Tries to renew, unless that failed just now. Whoever watches the file sees the new one.
+    /// Tries to renew, unless that was tried a short while ago. Whoever watches the file sees the
+    /// new one.
     pub(super) async fn attempt(&mut self, identity: &ServerIdentity) {
         if self.not_before.is_some_and(|not_before| Instant::now() < not_before) {
             return;
@@ -27,20 +29,18 @@ impl Renewal {
         let authority = self.authority.clone();
         let renewing = tokio::task::spawn_blocking(move || authority.prolong_server());
         let days = identity.days_left();
+        self.not_before = Instant::now().checked_add(RETRY);
         match renewing.await {
             Ok(Ok((_, issued))) => {
                 tracing::info!(until = %issued.not_after.date(), "the server's certificate was renewed");
-                self.not_before = None;
             }
             Ok(Err(error)) => {
                 tracing::warn!(
                     days,
                     "the server's certificate ends soon, and could not be renewed: {error}"
                 );
-                self.not_before = Instant::now().checked_add(RETRY);
             }
-            // Its thread panicked.
-            Err(_) => self.not_before = Instant::now().checked_add(RETRY),
+            Err(error) => tracing::error!(%error, "the server's certificate could not be renewed"),
         }
     }
 }

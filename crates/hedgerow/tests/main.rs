@@ -28,6 +28,7 @@ mod refusals;
 mod relays;
 mod rescaling;
 mod robust;
+mod saved_sizes;
 mod scaling;
 mod tr;
 mod wrong_units;

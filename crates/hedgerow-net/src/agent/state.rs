@@ -11,8 +11,13 @@ use super::follow::Bookmark;
 use crate::file::{FileError, Format, Lock};
 use crate::plan_json::{OtherMethods, plan_from_json, plan_to_json};
 
-/// At most 128 MiB: predictions that wait for their labels are most of it.
-const FORMAT: Format = Format::new("node", 1, 128 << 20);
+/// Largest file. A hundred classes with the default settings take half of it.
+const MAX_BYTES: usize = 256 << 20;
+
+const FORMAT: Format = Format::new("node", 1, MAX_BYTES as u64);
+
+/// Most bytes of a node, which leaves room for the past of its rows.
+pub(crate) const MAX_NODE_BYTES: usize = MAX_BYTES - (16 << 20);
 
 /// Number of names that are tried for a state of another run.
 const MAX_OLD_NAMES: usize = 10_000;

@@ -11,6 +11,7 @@ use hedgerow_data::text::counted;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+use crate::agent::state::MAX_NODE_BYTES;
 use crate::coordinator::rules::{Late, Limits, Quorum, Rules};
 use crate::duration::Span;
 use crate::learning::config::{self, DEFAULTS, outside};
@@ -19,9 +20,9 @@ use crate::pki::identity::check_plain_text;
 use crate::plan_json::{OtherMethods, plan_to_json};
 use crate::storage::{Durability, SnapshotLimits};
 use crate::transport::grpc::MAX_MESSAGE_BYTES;
-use hedgerow::Plan;
 use hedgerow::method::MethodInfo;
 use hedgerow::plan::Scaling;
+use hedgerow::{Node, Plan};
 
 /// What a server is to do, checked.
 #[derive(Debug, Clone)]
@@ -188,6 +189,7 @@ impl ServeSettings {
             return Err(outside("limits.message_bytes", "0, or at least 1024", bytes));
         }
         check_messages(&plan)?;
+        check_states(&plan)?;
         if limits.handshake.0 < Duration::from_millis(10) {
             return Err(outside("limits.handshake", "at least 10ms", limits.handshake));
         }
@@ -239,6 +241,20 @@ fn check_messages(plan: &Plan) -> Result<(), ConfigError> {
         return Err(outside("learning", bound, format!("{bytes} bytes")));
     }
     Ok(())
+}
+
+/// Refuses a plan with nodes that could not save what they learn.
+fn check_states(plan: &Plan) -> Result<(), ConfigError> {
+    let bytes = Node::most_saved(plan);
+    if bytes <= MAX_NODE_BYTES {
+        return Ok(());
+    }
+    let bound = format!(
+        "small enough that a node with {} saves at most {MAX_NODE_BYTES} bytes; it may have \
+         {bytes} (fewer classes or targets and a smaller learning.memory help, too)",
+        counted(plan.outputs(), "output")
+    );
+    Err(outside("learning.budget", bound, plan.config().budget))
 }
 
 impl RoundsConfig {
@@ -445,6 +461,16 @@ mod tests {
         let message = read(&[&large[..], &[&classes]].concat()).unwrap_err().to_string();
         let told = ["learning.budget", "8388608", "for 100 outputs", "12025600", "30000", "--set"];
         assert!(told.iter().all(|part| message.contains(part)), "{message}");
+        // Their messages are small enough, but not the files of their nodes.
+        let large = ["learning.inputs=1", "learning.method=gr", "learning.budget=20000", &classes];
+        let message = read(&large).unwrap_err().to_string();
+        let told =
+            ["learning.budget", "251658240 bytes", "100 outputs", "learning.memory", "20000"];
+        assert!(told.iter().all(|part| message.contains(part)), "{message}");
+        // With the default budget a hundred classes fit.
+        for method in ["learning.method=gr", "learning.method=tr", "learning.method=naive"] {
+            read(&["learning.inputs=1000", method, &classes]).unwrap();
+        }
         let message = read(&["learning.inputs=1", "listen.tls=false", "listen.address=0.0.0.0:1"])
             .unwrap_err();
         assert!(message.to_string().contains("loopback"), "{message}");

@@ -11,7 +11,7 @@ use super::BadInput;
 use crate::limits::MAX_ID;
 
 /// Memory for all predictions without a label: a node stays small, and saving takes as much again.
-const MAX_BYTES: usize = 3 << 20;
+pub(super) const MAX_BYTES: usize = 3 << 20;
 
 /// About what a sample takes beside its id, which is kept twice, and its numbers.
 const OVERHEAD: usize = 160;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::pending::{Pending, Prediction};
+use super::pending::{MAX_BYTES as MAX_PENDING_BYTES, Pending, Prediction};
 use super::{Held, Node, NodeTally, State, UnackedErrors};
 use crate::learning::{Calibration, ErrorQuantiles};
 use crate::limits::MAX_HELD;
@@ -31,7 +31,22 @@ struct Saved<S> {
     calibration: Calibration,
 }
 
+/// Bytes of a saved head besides what its method keeps, with what the node knows of the errors of
+/// its output, and of one column of its scaling.
+const HEAD_BYTES: usize = 4096;
+const COLUMN_BYTES: usize = 512;
+
 impl Node {
+    /// Bytes that [`Node::save`] gives for a plan, at most: after many samples, while many wait for
+    /// their labels.
+    pub fn most_saved(plan: &Plan) -> usize {
+        let (inputs, outputs) = (plan.inputs(), plan.outputs());
+        let own = if plan.has_own_layers() { OwnLayer::memory(plan.own_features()) } else { 0 };
+        let head = HEAD_BYTES + (plan.method().memory)(plan.setup()) + own;
+        let held = MAX_HELD * (size_of::<Held>() + size_of::<f32>() * (inputs + outputs));
+        outputs * head + held + MAX_PENDING_BYTES + COLUMN_BYTES * (inputs + outputs)
+    }
+
     /// Everything that has to survive a restart. Its connection is not part of it.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {

@@ -1,6 +1,5 @@
 //! What carries actions of operators: one route, `POST /v1/operate`, with an [`Action`] as JSON.
-//! The answer is an [`Outcome`](crate::operations::Outcome) or an
-//! [`ActionError`](crate::operations::ActionError).
+//! The answer is an [`Outcome`](crate::operations::Outcome) or an [`ActionError`].
 
 use std::path::Component;
 use std::sync::Arc;

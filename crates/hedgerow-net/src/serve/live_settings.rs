@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn live() -> LiveSettings {
-        let layers = Layer::sets(&["learning.inputs=1", "rounds.quorum=2"]).unwrap();
+        let layers = Layer::sets(["learning.inputs=1", "rounds.quorum=2"]).unwrap();
         LiveSettings::new(&ServeSettings::read(&layers).unwrap())
     }
 

@@ -466,7 +466,8 @@ mod tests {
                 "{found}"
             );
         }
-        assert_eq!(mean_products(&[f64::INFINITY], &[f64::INFINITY], 1), [[0.0, 0.0]]);
+        let endless = (&[f64::INFINITY][..], &[f64::INFINITY][..]);
+        assert_eq!(mean_products(endless, endless, 1), [[0.0, 0.0]]);
     }
 
     #[test]

@@ -407,8 +407,7 @@ impl NodeRule for Node {
             }
         }
         self.history.rescale(&sums, labels);
-        let is_sound =
-            state.gram.iter().chain(&state.moment).chain([&state.energy]).all(is_number);
+        let is_sound = state.gram.iter().chain(&state.moment).chain([&state.energy]).all(is_number);
         if rescaling.restarts() || !is_sound {
             // Labels, or scales of very different sizes: the old sums are useless.
             self.history.clear();

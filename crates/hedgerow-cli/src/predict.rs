@@ -115,7 +115,7 @@ pub(crate) enum PredictError {
     /// A level that intervals can't have.
     #[error("--interval: {0}")]
     Level(#[from] hedgerow::learning::BadLevel),
-    /// The output would swallow an input.
+    /// The output would overwrite an input.
     #[error("--out {}: that is {what}", .path.display())]
     SameFile { path: PathBuf, what: &'static str },
     /// Inputs that the model doesn't take.

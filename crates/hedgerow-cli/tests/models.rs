@@ -334,7 +334,7 @@ fn what_cannot_be_predicted_or_saved_is_refused_in_words() {
         write(folder.path(), "long.csv", content);
         refuses(&[], 3, parts);
     }
-    write(folder.path(), "thesis.txt", "years of work");
+    write(folder.path(), "notes.txt", "not a model");
     let save = |file: &str, more: &[&str], code, parts: &[&str]| {
         let flags = [
             "simulate",
@@ -358,7 +358,7 @@ fn what_cannot_be_predicted_or_saved_is_refused_in_words() {
             folder.path(),
         );
     };
-    save("thesis.txt", &[], 4, &["thesis.txt: not a model of hedgerow", "left as it is"]);
+    save("notes.txt", &[], 4, &["notes.txt: not a model of hedgerow", "left as it is"]);
     save("no/m.safetensors", &[], 4, &["can't write no/m.safetensors: there is no such folder"]);
     save(
         "n",

@@ -160,23 +160,23 @@ fn a_model_is_exported_while_the_server_runs_and_over_an_older_one_only() {
     assert_eq!(again.broadcasts(), first.broadcasts());
     // The server keeps running.
     let server = trained.plan.server_method().save();
-    trained.store.commit(&Commit { round: 1, server, ..Commit::default() }).unwrap();
-    assert_eq!(json(&hedgerow(folder.path(), &flags))["round"], 1);
+    trained.store.commit(&Commit { round: 62, server, ..Commit::default() }).unwrap();
+    assert_eq!(json(&hedgerow(folder.path(), &flags))["round"], 62);
     let refuses = |from: &str, out: &str, code, parts: &[&str]| {
         let output = hedgerow(folder.path(), &["export", "--from", from, "--out", out]);
         assert_refused(&output, code, parts, folder.path());
     };
-    write(folder.path(), "thesis.txt", "years of work");
+    write(folder.path(), "notes.txt", "not a model");
     refuses(
         "server.db",
-        "thesis.txt",
+        "notes.txt",
         4,
-        &["thesis.txt: not a model of hedgerow", "left as it is"],
+        &["notes.txt: not a model of hedgerow", "left as it is"],
     );
-    assert_eq!(std::fs::read(folder.path().join("thesis.txt")).unwrap(), b"years of work");
+    assert_eq!(std::fs::read(folder.path().join("notes.txt")).unwrap(), b"not a model");
     refuses("server.db", "no/such/m", 4, &["can't write no/such/m"]);
     refuses("nowhere.db", "n", 3, &["nowhere.db: there is no such store"]);
-    refuses("thesis.txt", "n", 3, &["thesis.txt: not a store of hedgerow"]);
+    refuses("notes.txt", "n", 3, &["notes.txt: not a store of hedgerow"]);
     assert!(!folder.path().join("n").exists());
 }
 

@@ -15,7 +15,8 @@ use serde_json::{Map, Value};
 /// Where a server lists the keys that a node may ignore.
 const IGNORABLE: &str = "ignorable";
 
-/// The keys of this version's plans that a node may ignore: it then shares no importance of columns.
+/// The keys of this version's plans that a node may ignore: it then shares no importance of
+/// columns.
 const OWN_IGNORABLE: [&str; 2] = ["importance", "column_groups"];
 
 /// All keys of this version's plans.

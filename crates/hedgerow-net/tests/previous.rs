@@ -238,7 +238,8 @@ async fn nodes_of_this_version_say_the_same_to_a_server_of_the_previous_release(
     }
 }
 
-/// A node of 0.1.0 can't read what `gr` sends today. The server says so, in words that its log shows.
+/// A node of 0.1.0 can't read what `gr` sends today. The server says so, in words that its log
+/// shows.
 #[tokio::test]
 async fn a_node_that_is_too_old_for_a_method_hears_what_to_do() {
     let folder = TempDir::new().unwrap();

@@ -155,8 +155,8 @@ impl Federation {
     }
 
     /// Plays samples: in a single round, or as many rounds as it takes if each node sees one sample
-    /// a round. Predictions, their rounds, and their errors; an error is NaN if there was no model or
-    /// no label.
+    /// a round. Predictions, their rounds, and their errors; an error is NaN if there was no model
+    /// or no label.
     #[pyo3(signature = (x, y, node=None, single=false))]
     fn _play<'py>(
         &self,

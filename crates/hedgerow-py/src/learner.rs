@@ -122,8 +122,8 @@ impl Learner {
         batch::learn_one(&self.state, &self.plan, (x, y), learn, node)
     }
 
-    /// Predicts the labels of samples, one per row: numbers, rows of numbers if the plan has several
-    /// targets, or names of classes.
+    /// Predicts the labels of samples, one per row: numbers, rows of numbers if the plan has
+    /// several targets, or names of classes.
     fn predict<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         batch::predictions(&self.state, &self.plan, x, node)
     }

@@ -84,7 +84,8 @@ impl Model {
         Ok((PyArray1::from_vec(py, x).reshape(shape)?, PyArray1::from_vec(py, lines), owners))
     }
 
-    /// Predicts each row by a node or by the shared model: a number, several, or the name of a class.
+    /// Predicts each row by a node or by the shared model: a number, several, or the name of a
+    /// class.
     #[pyo3(signature = (x, node=None))]
     fn predict<'py>(
         &self,

@@ -161,7 +161,8 @@ impl Node {
 
     /// The interval in which the label of one sample is expected: its lower and upper end, or both
     /// for each of several targets. Ends are NaN before the first label that was predicted by a
-    /// model, and for classes. The setting ``samples.interval`` has the probability, 0.9 by default.
+    /// model, and for classes. The setting ``samples.interval`` has the probability, 0.9 by
+    /// default.
     fn predict_interval_one<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = x.py();
         let plan = self.told(py)?.0;

@@ -16,22 +16,22 @@ use crate::errors;
 /// `hedgerow serve` takes, by the same names.
 ///
 /// ``method`` gr (growing ridge), tr (tuned ridge), mk (MK-OFL), sk:N (SK-OFL with the N-th kernel,
-/// from 1), naive, emk, pof, fedpoe, linear or linear-newton. ``inputs``, ``columns`` How many numbers a sample
-/// has, or their names; samples with names are then taken by them. ``target`` Name of the label, or names of
-/// several with commas. ``classes`` Names of the classes, if the label is one.
-/// ``nodes`` K, how many nodes are expected. Rates are made for it. ``budget`` r, numbers that a
-/// message may have. It decides how many random features a kernel has. ``kernels``, ``draw`` The
+/// from 1), naive, emk, pof, fedpoe, linear or linear-newton. ``inputs``, ``columns`` How many
+/// numbers a sample has, or their names; samples with names are then taken by them. ``target`` Name
+/// of the label, or names of several with commas. ``classes`` Names of the classes, if the label is
+/// one. ``nodes`` K, how many nodes are expected. Rates are made for it. ``budget`` r, numbers that
+/// a message may have. It decides how many random features a kernel has. ``kernels``, ``draw`` The
 /// dictionary: pairs of a family (gaussian, laplacian, cauchy, matern32, matern52) and a squared
 /// bandwidth, or bandwidths alone, which are of Gaussians. Frequencies are shared, independent,
 /// orthogonal or structured. ``loss``, ``huber_delta``, ``ridge`` squared, logistic (labels -1 and
 /// +1) or huber, and where that turns into a straight line; the weight of the ridge term.
 /// ``step_size``, ``step_schedule``, ``weight_rate``, ``weight_schedule``, ``weight_rule`` Rates of
 /// gradient steps and of the kernels' weights: anytime (by the root of the round) or constant;
-/// incremental or cumulative. ``memory`` Bytes for samples that a node of tr keeps. ``scaling``, ``ranges`` none, online (mean and spread, agreed between
-/// nodes), online-range (minimum and maximum), or ranges with ``ranges={"temperature": [-30, 50],
-/// ...}`` for each column and the label. ``compression``, ``every``, ``part`` none, f16, q8 or q4;
-/// a node answers only after this number of samples; one in this number of numbers travels
-/// at a time.
+/// incremental or cumulative. ``memory`` Bytes for samples that a node of tr keeps. ``scaling``,
+/// ``ranges`` none, online (mean and spread, agreed between nodes), online-range (minimum and
+/// maximum), or ranges with ``ranges={"temperature": [-30, 50], ...}`` for each column and the
+/// label. ``compression``, ``every``, ``part`` none, f16, q8 or q4; a node answers only after this
+/// number of samples; one in this number of numbers travels at a time.
 /// ``personal`` Whether each node has a layer of its own; None is what the method prefers: with gr
 /// and tr it has, unless the loss is logistic. ``aggregation`` mean, median or
 /// trimmed-mean:SHARE. ``seed`` Where everything random begins.

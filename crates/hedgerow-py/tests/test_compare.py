@@ -258,7 +258,8 @@ def test_from_a_file_to_an_answer_in_three_calls(tmp_path: Path) -> None:
     readings(rows=600).to_csv(file, index=False)
     columns: dict[str, Any] = {"target": "load", "node": "device", "time": "when", "categories": "one-hot"}
     # 1. Is federating worth it, and how good are the predictions?
-    result = simulate(file, **columns, trials=2, predictions=True)
+    kept = tmp_path / "model.safetensors"
+    result = simulate(file, **columns, trials=2, predictions=True, save_model=kept)
     assert result.worth is not None
     assert "compared with each device alone" in result.worth
     assert result.predictions is not None
@@ -266,8 +267,12 @@ def test_from_a_file_to_an_answer_in_three_calls(tmp_path: Path) -> None:
     comparison = compare(file, **columns, trials=2, method="tr,gr,mk,linear,tr+alone,last,mean")
     assert comparison.best in ("tr", "gr")
     assert comparison.best in comparison.recommendation
-    # 3. A page for others.
     assert (tmp_path / "answer/compare.html").as_posix() in comparison.write(tmp_path / "answer")
+    # 3. What was learned, for the next readings of each device.
+    model = hedgerow.load(kept)
+    frame = readings(rows=600)
+    assert model.nodes == sorted(set(frame["device"]))
+    assert np.nanmean((model.predict(frame) - frame["load"]) ** 2) < 0.2 * np.nanvar(frame["load"])
     errors = result.mse
     assert errors["tr"] < 0.2 * errors["last"]
     assert hedgerow.__version__ in json.dumps(comparison.summary)

@@ -57,8 +57,8 @@
 //!
 //! Results are the same bits on every processor and for every number of threads. Messages from the
 //! network are checked: a refused message changes nothing, and no number that isn't finite leaves a
-//! node or a server. States can be saved and restored at any moment. Single uploads reveal samples to
-//! the server: see `docs/privacy.md` of the project.
+//! node or a server. States can be saved and restored at any moment. Single uploads reveal samples
+//! to the server: see `docs/privacy.md` of the project.
 //!
 //! Without the default feature `std` the crate needs `core` and `alloc` alone. It then uses the
 //! vector instructions that the build targets, instead of the best that the processor has.

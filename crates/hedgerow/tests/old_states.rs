@@ -116,7 +116,7 @@ fn later_versions_and_other_kinds_are_refused() {
     let mut later = fixture("encoder");
     later[0] = 99;
     let error = encoder.restore(&later).unwrap_err().to_string();
-    assert!(error.contains("version 99") && error.contains("version 4"), "{error}");
+    assert!(error.contains("versions 4 to 4") && error.contains("it has 99"), "{error}");
     let error = encoder.restore(&fixture("personal")).unwrap_err().to_string();
     assert!(error.contains("\"encoder\"") && error.contains("\"personal\""), "{error}");
 }

@@ -406,5 +406,5 @@ fn states_of_another_version_or_kind_are_refused_by_name() {
     // The version comes first.
     saved[0] += 1;
     let refused = node("mk").restore(&saved).unwrap_err().to_string();
-    assert!(refused.contains("version 4"), "{refused}");
+    assert!(refused.contains("versions 4 to 4") && refused.contains("it has 5"), "{refused}");
 }

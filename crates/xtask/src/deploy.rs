@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 
 use crate::{output, root};
 
-/// Debian's package that has `promtool`. Installing it would start a server, so it is only unpacked.
+/// Debian's package that has `promtool`. Installing it would start a server, so it is only
+/// unpacked.
 pub(crate) const PACKAGE: &str = "prometheus";
 
 /// Debian's package, and a file of it.

@@ -1,9 +1,9 @@
 //! A method outside the `hedgerow` crate: a linear model with a step size for each input (AdaGrad).
 //!
-//! A node predicts wᵀz with z = (1, x) and the global model w. After each sample it adds the squared
-//! gradient of every coefficient to a sum and moves that coefficient by its gradient divided by the
-//! root of its sum: inputs that are rarely different from zero learn as fast as the others. Nodes
-//! upload w, and the server broadcasts the mean. The sums never leave the node.
+//! A node predicts wᵀz with z = (1, x) and the global model w. After each sample it adds the
+//! squared gradient of every coefficient to a sum and moves that coefficient by its gradient
+//! divided by the root of its sum: inputs that are rarely different from zero learn as fast as the
+//! others. Nodes upload w, and the server broadcasts the mean. The sums never leave the node.
 //!
 //! Hand [`ADAGRAD`] to [`hedgerow::Plan::with_methods`] and name it in the plan:
 //!

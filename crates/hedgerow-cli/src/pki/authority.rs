@@ -20,10 +20,10 @@ const NEW_PASSPHRASE: &str = "HEDGEROW_PKI_NEW_PASSPHRASE";
 /// Replace the authority by a new one, with a time in which both are trusted.
 ///
 /// First `rotate` makes the new authority. Nodes get a certificate of it when they renew, which
-/// they do by themselves within a day or two if the server can sign; nodes of 0.1.0 need a new file.
-/// `rotate --status` says who still has only a certificate of the old one. At the end, `rotate
-/// --finish` makes the server's certificate one of the new authority, and nothing of the old
-/// one is accepted any more. A server elsewhere needs server.pem and crl.pem again after both.
+/// they do by themselves within a day or two if the server can sign; nodes of 0.1.0 need a new
+/// file. `rotate --status` says who still has only a certificate of the old one. At the end,
+/// `rotate --finish` makes the server's certificate one of the new authority, and nothing of the
+/// old one is accepted any more. A server elsewhere needs server.pem and crl.pem again after both.
 #[derive(Debug, clap::Args)]
 pub(super) struct RotateArguments {
     /// Say how far the rotation is
@@ -61,8 +61,8 @@ pub(super) struct PassphraseArguments {
 /// Show what was done with this authority: issued, revoked, enrolled, renewed, changed.
 #[derive(Debug, clap::Args)]
 pub(super) struct AuditArguments {
-    /// Check that no entry was changed or removed, and print the hash of the last one. Whoever keeps
-    /// that hash elsewhere can prove later that nothing before it was rewritten
+    /// Check that no entry was changed or removed, and print the hash of the last one. Whoever
+    /// keeps that hash elsewhere can prove later that nothing before it was rewritten
     #[arg(long)]
     verify: bool,
     #[command(flatten)]

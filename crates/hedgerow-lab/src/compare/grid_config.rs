@@ -14,8 +14,8 @@ use crate::settings::{MethodChoice, Scope, Settings};
 /// The methods that are compared by default: all, with references, but for the previous
 /// label of the whole stream. It is added to time series; where samples have no order, nobody could
 /// know it. Of a method whose nodes have layers of their own, the shared predictions are compared
-/// too. The first federated method that is run by default is also run at each device alone and with all
-/// samples in one place, to judge federating by.
+/// too. The first federated method that is run by default is also run at each device alone and with
+/// all samples in one place, to judge federating by.
 pub fn default_methods() -> impl Iterator<Item = MethodChoice> {
     let is_known = |info: &&&MethodInfo| info.reference != Some(Reference::PreviousLabel);
     let with_shared = |info: &&'static MethodInfo| {

@@ -90,8 +90,8 @@ pub enum Issuing {
     /// No: two devices of one name would replace each other's streams. The certificate is for
     /// somebody with this role.
     First(Role),
-    /// Yes, in the same role and in place of the existing file. The old certificate stays valid until the node has the
-    /// new one.
+    /// Yes, in the same role and in place of the existing file. The old certificate stays valid
+    /// until the node has the new one.
     Renewal,
 }
 

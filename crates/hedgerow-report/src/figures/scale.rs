@@ -131,8 +131,8 @@ impl Axis {
         format!("{spacing} {} {} {}", self.low, self.high, self.least_step)
     }
 
-    /// About this number of named values, and a fine grid where it helps to read a logarithmic axis;
-    /// none at all for 0.
+    /// About this number of named values, and a fine grid where it helps to read a logarithmic
+    /// axis; none at all for 0.
     pub(crate) fn ticks(&self, about: usize) -> Vec<Tick> {
         if about == 0 {
             return Vec::new();

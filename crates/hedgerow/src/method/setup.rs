@@ -82,7 +82,8 @@ impl Setup {
         Self { label_limit, ..self }
     }
 
-    /// Labels of more than this size aren't learned: see [`crate::scaling::NodeScaling::scale_label`].
+    /// Labels of more than this size aren't learned: see
+    /// [`crate::scaling::NodeScaling::scale_label`].
     pub(crate) fn label_limit(&self) -> f32 {
         self.label_limit
     }

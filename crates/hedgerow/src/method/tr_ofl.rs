@@ -40,8 +40,8 @@
 //! *Verdict*: a step is accepted if the errors fall, and at θ + s by at least 0.6 of the fall at
 //! θ + ½s. Otherwise half of it is taken if the errors fall there, else nothing, and the same block
 //! is asked for again: nothing counts that wasn't tested. Damping μ of a block falls if a step did
-//! what it promised, and grows if not. *Step*: s = −(JᵀJ/n + μ·D)⁻¹ g/N. For weights D is the sum of their
-//! part of the diagonal of JᵀJ/n over the number of the block's parameters; for phases and
+//! what it promised, and grows if not. *Step*: s = −(JᵀJ/n + μ·D)⁻¹ g/N. For weights D is the sum
+//! of their part of the diagonal of JᵀJ/n over the number of the block's parameters; for phases and
 //! frequencies it is that times half the mean squared error: those have no unit, weights have that
 //! of the label. So steps are the same in every unit, and new units, whose weights are small,
 //! aren't held back. *Next block*: every sixth is the output block, else the groups in turn.
@@ -49,8 +49,8 @@
 //! *Growth*: if there are enough samples for another group, the next block is that of the
 //! *candidates*: a₀, a, and the weights of up to 64 pairs of a cosine and a sine that follow from
 //! the seed. The server takes those that lower the errors most, one after the other, with their
-//! best phases. Every second candidate sees three inputs at most. The broadcast has the rows of the new
-//! group; its weights are zero.
+//! best phases. Every second candidate sees three inputs at most. The broadcast has the rows of the
+//! new group; its weights are zero.
 //!
 //! *Who gets the round*: the odds of F against GR-OFL follow their squared errors, without
 //! forgetting: F has to earn back what it cost. GR-OFL has every eighth round if F is ahead, every

@@ -1,5 +1,5 @@
-//! [`Locked`]: the lock of a [`Hub`]. What happened while it was held is counted and kept when it is
-//! released, and logged afterwards: a log that blocks must not stop the server.
+//! [`Locked`]: the lock of a [`Hub`]. What happened while it was held is counted and kept when it
+//! is released, and logged afterwards: a log that blocks must not stop the server.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};

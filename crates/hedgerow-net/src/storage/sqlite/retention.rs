@@ -1,8 +1,8 @@
 //! Which snapshots of rounds a store keeps: all of the latest rounds, and of older ones the fewer
 //! the older they are.
 //!
-//! A round is kept while its age in rounds is below `recent`·2^z, where z is how often 2 divides its
-//! number. So half as many rounds are kept of each doubling of the age, spaced evenly: about
+//! A round is kept while its age in rounds is below `recent`·2^z, where z is how often 2 divides
+//! its number. So half as many rounds are kept of each doubling of the age, spaced evenly: about
 //! `recent`·(1 + log₂(N / `recent`) / 2) of N rounds in all. Beyond `most_bytes` the oldest go.
 
 use serde::Deserialize;

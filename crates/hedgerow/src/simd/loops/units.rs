@@ -1,7 +1,7 @@
 //! Loops over samples for units w·cos(v·x + b): outputs, gradients and curvature.
 //!
-//! Samples are in blocks of [`LANES`]. A block has a line for each input, so a vector holds the same
-//! input of sixteen samples, and any number of inputs is vectorised alike. A unit is a row of
+//! Samples are in blocks of [`LANES`]. A block has a line for each input, so a vector holds the
+//! same input of sixteen samples, and any number of inputs is vectorised alike. A unit is a row of
 //! numbers: w, b, and one frequency for each input, in radians.
 
 use core::f32::consts::FRAC_2_PI;
@@ -10,7 +10,8 @@ use crate::simd::trig::Waves;
 use crate::simd::vector::{LANES, Line, Vector};
 
 /// Samples in blocks of `stride` lines, of which the first `inputs` are the inputs. Inputs and
-/// units must be so small that no angle exceeds [`crate::simd::trig::LARGEST_DIRECT`] quarter turns.
+/// units must be so small that no angle exceeds [`crate::simd::trig::LARGEST_DIRECT`] quarter
+/// turns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Samples<'a> {
     pub(crate) lines: &'a [Line],

@@ -167,12 +167,7 @@ fn a_model_is_exported_while_the_server_runs_and_over_an_older_one_only() {
         assert_refused(&output, code, parts, folder.path());
     };
     write(folder.path(), "notes.txt", "not a model");
-    refuses(
-        "server.db",
-        "notes.txt",
-        4,
-        &["notes.txt: not a model of hedgerow", "left as it is"],
-    );
+    refuses("server.db", "notes.txt", 4, &["notes.txt: not a model of hedgerow", "left as it is"]);
     assert_eq!(std::fs::read(folder.path().join("notes.txt")).unwrap(), b"not a model");
     refuses("server.db", "no/such/m", 4, &["can't write no/such/m"]);
     refuses("nowhere.db", "n", 3, &["nowhere.db: there is no such store"]);

@@ -12,7 +12,7 @@ use hedgerow::features::Draw;
 use hedgerow::message::Upload;
 use hedgerow::plan::Scaling;
 use hedgerow::scaling::Scale;
-use hedgerow::{NodeMethod, Plan, PlanConfig};
+use hedgerow::{NodeMethod, Plan, PlanConfig, ServerMethod};
 use hedgerow_net::coordinator::records::{Commit, Run};
 use hedgerow_net::plan_json::plan_to_json;
 use hedgerow_net::storage::{Durability, Storage, Store};
@@ -28,6 +28,7 @@ fn sample(at: u32) -> ([f32; 2], f32) {
 struct Trained {
     store: Store,
     plan: Plan,
+    server: Box<dyn ServerMethod>,
     node: Box<dyn NodeMethod>,
     scale: Scale,
 }
@@ -63,7 +64,7 @@ impl Trained {
         let (state, round) = (server.save(), server.broadcast().round);
         store.commit(&Commit { round, server: state, ..Commit::default() }).unwrap();
         let [_, node] = nodes;
-        Self { store, plan, node, scale }
+        Self { store, plan, server, node, scale }
     }
 
     /// What the node predicts.
@@ -159,7 +160,13 @@ fn a_model_is_exported_while_the_server_runs_and_over_an_older_one_only() {
     let again = hedgerow_model::Model::read(&folder.path().join("m.safetensors")).unwrap();
     assert_eq!(again.broadcasts(), first.broadcasts());
     // The server keeps running.
-    let server = trained.plan.server_method().save();
+    let (mut z, mut upload) = (vec![0.0; trained.plan.map().width()], Upload::default());
+    let z = trained.plan.map().map_batch(&scaled(&trained.scale, [20.0, 480.0]), &mut z);
+    trained.node.learn(z, 0.5).unwrap();
+    assert!(trained.node.upload(&mut upload));
+    trained.server.accept(1, &upload).unwrap();
+    trained.server.close_round();
+    let server = trained.server.save();
     trained.store.commit(&Commit { round: 62, server, ..Commit::default() }).unwrap();
     assert_eq!(json(&hedgerow(folder.path(), &flags))["round"], 62);
     let refuses = |from: &str, out: &str, code, parts: &[&str]| {

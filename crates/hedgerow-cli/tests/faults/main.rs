@@ -81,7 +81,7 @@ fn a_full_disk_stops_rounds_until_there_is_room_again() {
         fleet.wait_for_round((fed - ROUNDS / 8) as u64);
         fleet.set_disk("4096");
         fleet.feed(fed);
-        fleet.wait_for_log("a round can't be stored", outage);
+        fleet.wait_for_log("can't be stored, and is tried again", outage);
         let full = fleet.committed_round();
         for _ in 0..50 {
             assert_eq!(fleet.committed_round(), full, "nothing is committed on a full disk");

@@ -72,9 +72,8 @@ async fn the_revoked_are_shown_out_and_stay_out() {
     let mut rest = vec![];
     _ = timeout(PATIENCE, deaf.io.read_to_end(&mut rest)).await.expect("it is cut off");
     attacked.until("alone", |status| status.connected == 2).await;
-    let (loud_number, deaf_number) = (attacked.node("loud").number, attacked.node("deaf").number);
-    for number in [loud_number, deaf_number] {
-        attacked.log.says(&["WARN", "revoked", &format!("node={number}")]).await;
+    for name in ["loud", "deaf"] {
+        attacked.log.says(&["WARN", "node-revoked", name, "revoked"]).await;
     }
     attacked.log.says(&["turned away", "early", "revoked", &early.address.to_string()]).await;
     // None of them comes back.

@@ -188,7 +188,9 @@ fn where_there_is_nothing_to_export_it_is_said() {
     federation.store(&mut store);
     model_of_store(&path).unwrap();
     // A state of another method.
-    Federation::new(scaled("naive", &none)).store(&mut store);
+    let mut other = Federation::new(scaled("naive", &none));
+    (0..20).for_each(|time| other.round(time));
+    other.store(&mut store);
     assert!(matches!(model_of_store(&path), Err(ExportError::Invalid { .. })));
     drop(store);
     std::fs::remove_file(&path).unwrap();

@@ -32,7 +32,7 @@ fn what_can_t_be_is_refused_with_a_code() {
         (vec!["--no-samples"], 2, &["nothing to do"]),
         (vec!["missing.toml"], 2, &["missing.toml"]),
         (vec!["odd.toml"], 2, &["odd.toml", "sampels", "samples"]),
-        (vec![], 3, &["there is no node.pem", "--identity", "hedgerow pki issue"]),
+        (vec![], 3, &["there is no node.pem", "--identity", "hedgerow pki token"]),
         (vec!["--identity", "note.pem"], 3, &["note.pem"]),
         (with(&["--state", "note.state"]), 3, &["note.state", "begin anew"]),
         (vec!["wipe"], 2, &["STATE"]),

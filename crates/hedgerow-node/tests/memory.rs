@@ -32,6 +32,7 @@ impl Drop for Running {
 async fn server(folder: &Path, method: &str) -> Server {
     let mut changes: Vec<String> = [
         "learning.inputs=5",
+        "learning.nodes=1",
         "learning.scaling=online",
         "listen.address=127.0.0.1:0",
         "listen.dashboard=never",

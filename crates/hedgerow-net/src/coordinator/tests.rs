@@ -425,7 +425,7 @@ fn without_a_scale_there_are_no_uploads_and_reports_are_answers() {
     let online = Scaling::Online { kind: ScaleKind::Range };
     let deadline = Some(Duration::from_millis(100));
     let mut fixture = coordinator_of(
-        learning("mk").scaling(online),
+        learning("mk").scaling(online).scale_nodes(2),
         Rules { deadline, ..RULES },
         Limits::default(),
     );

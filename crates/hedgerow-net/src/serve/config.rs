@@ -343,7 +343,8 @@ mod tests {
         );
         // Everything else is as in a simulation.
         let mk = read(&["learning.inputs=1", "learning.method=mk"]).unwrap();
-        let simulated = Plan::new(PlanConfig::default().seed(mk.plan.config().seed)).unwrap();
+        let PlanConfig { seed, scaling, .. } = mk.plan.config().clone();
+        let simulated = Plan::new(PlanConfig::default().seed(seed).scaling(scaling)).unwrap();
         assert_eq!(mk.plan.setup(), simulated.setup());
     }
 

@@ -359,6 +359,7 @@ mod tests {
             ("samples", "counter"),
             ("uploads", "counter"),
             ("turned_away", "counter"),
+            ("signings", "counter"),
             ("bytes", "counter"),
             ("events", "counter"),
             ("nodes_connected", "gauge"),
@@ -374,6 +375,6 @@ mod tests {
             assert!(page.contains(&format!("# TYPE hedgerow_{name} {kind}\n")), "{name}\n{page}");
             assert!(page.contains(&format!("# HELP hedgerow_{name} ")), "{name}\n{page}");
         }
-        assert_eq!(page.matches("# TYPE").count(), 16, "{page}");
+        assert_eq!(page.matches("# TYPE").count(), 17, "{page}");
     }
 }

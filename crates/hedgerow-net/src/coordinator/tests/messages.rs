@@ -212,7 +212,7 @@ fn only_bad_messages_in_a_row_end_a_stream() {
     let limits = Limits { bad_messages: 2, ..Limits::default() };
     let online = Scaling::Online { kind: ScaleKind::Range };
     let rules = Rules { quorum: Quorum::Count(1), ..RULES };
-    let mut fixture = coordinator_of(learning("mk").scaling(online), rules, limits);
+    let mut fixture = coordinator_of(learning("mk").scaling(online).scale_nodes(1), rules, limits);
     fixture.join([0]);
     let report = Report { numbers: [[20.0, 0.5, 0.25, 0.0, 1.0]; 3].concat() };
     for _ in 0..3 {

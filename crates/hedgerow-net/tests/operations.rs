@@ -289,8 +289,10 @@ async fn nodes_are_banned_kicked_put_in_quarantine_and_forgotten() {
     let folder = fleet.end().await;
     let server = start(&folder.path().join("run.db"), "mk").await;
     let status = server.source().status();
-    let states: Vec<_> = status.nodes.iter().map(|node| (node.number, node.state)).collect();
-    assert_eq!(states, [(0, NodeState::Banned), (1, NodeState::Away), (3, NodeState::Away)]);
+    let mut states: Vec<_> = status.nodes.iter().map(|node| (&node.name[..], node.state)).collect();
+    states.sort_unstable_by_key(|(name, _)| *name);
+    let [banned, away] = [NodeState::Banned, NodeState::Away];
+    assert_eq!(states, [("a", banned), ("b", away), ("c", away)]);
     server.stop().await.unwrap();
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use futures_util::future::BoxFuture;
 use hedgerow_net::admin::Operates;
 use hedgerow_net::coordinator::events::Severity;
+use hedgerow_net::coordinator::records::Snapshot;
 use hedgerow_net::operations::{Action, ActionError, Actor, Outcome};
 use hedgerow_net::serve::status::{
     ColumnStatus, EventStatus, ImportanceStatus, KernelStatus, MAX_NODES_SHOWN, NodeState,
@@ -257,6 +258,10 @@ impl Invented {
                 return Err(ActionError::NoSuchNode { node });
             }
             Action::Rollback { to } => format!("invented: to {to:?}"),
+            Action::Snapshots {} => {
+                let snapshot = |round| Snapshot { round, at_ms: 1_000 * round, bytes: 1 << 14 };
+                return Ok(Outcome::Snapshots { snapshots: (1..=20).map(snapshot).collect() });
+            }
             _ => "invented".to_owned(),
         };
         told.log.push(format!("{actor}: {message}"));

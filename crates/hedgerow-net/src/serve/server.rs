@@ -234,7 +234,9 @@ impl Server {
             chores.spawn(watch_certificates(Arc::clone(&hub), identity, authority));
         }
         let nodes = grpc::service(Arc::clone(&hub));
-        let operators = admin::router::remote(Arc::clone(&hub) as _);
+        // Who joins with an operator's certificate is refused in the language of nodes.
+        let operators =
+            admin::router::remote(Arc::clone(&hub) as _).route_service(grpc::PATH, nodes.clone());
         let listener = tokio::spawn(listener.serve(nodes, operators, stopped));
         if !inputs.is_empty() {
             tracing::info!("inputs, which nodes make of their rows: {inputs}");

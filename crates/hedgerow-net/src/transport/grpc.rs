@@ -19,7 +19,7 @@ use super::protocol::wire;
 use crate::session::{ConnectError, FromNode, FromServer, Hello};
 
 #[cfg(feature = "server")]
-pub use server::{Service, service};
+pub use server::{PATH, Service, service};
 
 /// Most bytes of a message that a node sends or receives.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 8 << 20;
@@ -159,6 +159,9 @@ mod server {
 
     /// A message without numbers is never longer.
     const HEAD_BYTES: usize = 1024;
+
+    /// The path of the service's methods, as routers write it.
+    pub const PATH: &str = "/hedgerow.v1.Federation/{*method}";
 
     /// Serves the streams of nodes.
     pub type Service = wire::federation_server::FederationServer<Join>;

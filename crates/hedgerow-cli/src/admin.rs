@@ -11,6 +11,7 @@ use hedgerow_net::serve::status::NodeState;
 use crate::terminal::{print, print_json};
 
 mod audit;
+mod restore;
 mod tables;
 mod target;
 
@@ -38,6 +39,7 @@ Examples:
   hedgerow admin ban meter-17 --reason 'wrong unit'
   hedgerow admin set rounds.quorum=80%
   hedgerow admin backup /backup/monday.db
+  hedgerow admin restore /backup/monday.db          # while the server is stopped
   hedgerow admin rollback 2h --yes
 
 From another machine, with an operator's certificate:
@@ -90,6 +92,7 @@ enum Command {
     ResetScale,
     Set(SetArguments),
     Backup(BackupArguments),
+    Restore(restore::Arguments),
     /// Remove a node that is not connected; if its name joins again, it is a new node
     Forget(OneNode),
     Audit(audit::Arguments),
@@ -204,6 +207,8 @@ pub(crate) enum AdminError {
     Declined,
     #[error("the token is in a file beside the store: use `hedgerow admin token` on that machine")]
     RemoteToken,
+    #[error("a store is put back on its own machine, while its server is stopped")]
+    RemoteRestore,
     #[error("{}: there is no such store: name it with --store", .0.display())]
     NoStore(PathBuf),
     #[error(
@@ -220,6 +225,9 @@ pub(crate) fn admin(arguments: &Arguments) -> anyhow::Result<()> {
     }
     if let Some(question) = command.question() {
         access.confirm(question)?;
+    }
+    if let Command::Restore(restore::Arguments { file }) = command {
+        return access.restore(file);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -269,6 +277,13 @@ impl Access {
             return print_json(&serde_json::json!({ "file": file, "token": token.reveal() }));
         }
         Ok(print(&format!("{}\n", token.reveal()))?)
+    }
+
+    fn restore(&self, copy: &Path) -> anyhow::Result<()> {
+        if self.server.is_some() {
+            return Err(AdminError::RemoteRestore.into());
+        }
+        restore::run(copy, self.store(), self.json)
     }
 
     /// Asks on a terminal. Scripts have to say --yes.
@@ -342,7 +357,7 @@ impl Command {
             Self::Backup(BackupArguments { file }) => Action::Backup { path: file.clone() },
             Self::Forget(node) => Action::Forget { node: named(node) },
             // They are done in other ways.
-            Self::Audit(_) | Self::Token(_) => return Ok(vec![]),
+            Self::Audit(_) | Self::Token(_) | Self::Restore(_) => return Ok(vec![]),
         }])
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use hyper::server::conn::http1;
 
-use crate::operations::{Action, ActionError, Actor, Outcome};
+use crate::operations::{Action, ActionError, Actor, Outcome, Via};
 use crate::serve::hub::Hub;
 use crate::serve::status::Source;
 
@@ -24,6 +24,15 @@ fn beside(store: &Path, kind: &str) -> PathBuf {
     path.push(".");
     path.push(kind);
     path.into()
+}
+
+/// Who runs this process, for commands on the server's files.
+pub fn this_user() -> Actor {
+    #[cfg(unix)]
+    let name = socket::user_name(rustix::process::geteuid().as_raw());
+    #[cfg(not(unix))]
+    let name = "user".to_owned();
+    Actor { name, via: Via::Command }
 }
 
 /// At most so many connections to the socket; others wait.

@@ -137,7 +137,7 @@ impl Accept for Socket {
 }
 
 /// The name of a user; the number, if only a directory service knows the name.
-fn user_name(user: u32) -> String {
+pub(super) fn user_name(user: u32) -> String {
     let known = read_whole(Path::new("/etc/passwd"), MAX_USERS_BYTES).unwrap_or_default();
     let known = String::from_utf8_lossy(&known);
     let mut names = known.lines().filter_map(|line| {

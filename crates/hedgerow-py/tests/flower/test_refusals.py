@@ -260,7 +260,7 @@ def test_of_an_answer_all_is_taken_or_nothing(spoil: Callable[[RecordDict], None
     engine = Engine(plan, "7", 0)
     engine.connected()
     hear(strategy.server, engine)
-    engine.learn(1e6 * np.ones((50, 2)), 1e3 * np.ones(50))
+    engine.learn(1e6 * np.ones((50, 2)), 10.0 * np.ones(50))
     said = engine.speak()
     assert said.report is not None
     assert said.upload is not None

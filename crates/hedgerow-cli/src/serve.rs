@@ -79,12 +79,14 @@ Example, after `hedgerow pki init`:
 
 pub(crate) fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = ServeSettings::read(&arguments.flags.layers(arguments.file.as_deref())?)?;
-    settings.log.start()?;
+    let _log = settings.log.start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(run(settings, arguments))
 }
 
 async fn run(settings: ServeSettings, arguments: &Arguments) -> anyhow::Result<()> {
+    #[cfg(unix)]
+    hedgerow_net::file::survive_size_limit()?;
     // From here on they no longer end the process by themselves.
     #[cfg(unix)]
     let (mut terminate, mut interrupt) =

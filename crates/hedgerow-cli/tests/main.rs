@@ -1,6 +1,7 @@
 //! Tests of the program as a process. `cargo test -p hedgerow-cli --test all compare::` runs one
 //! file.
 
+mod admin;
 mod bad_files;
 mod classes;
 mod compare;

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::process::{command, hedgerow, text, wait_until, write};
+use crate::process::{PATIENCE, command, hedgerow, text, wait_until, write};
 use hedgerow::Federation;
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
@@ -46,7 +46,7 @@ impl Running {
         self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
     }
 
@@ -60,7 +60,7 @@ impl Running {
     }
 
     /// Waits for its end. Returns the exit code, the remaining output and the log.
-    fn end(mut self) -> (Option<i32>, Vec<Value>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, Vec<Value>, String) {
         drop(self.child.stdin.take());
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).unwrap();
@@ -118,6 +118,7 @@ pub(crate) fn join(folder: &Path, node: &str, port: u64, more: &[&str]) -> Runni
 
 fn status(line: &Value) -> Value {
     let mut socket = TcpStream::connect(line["dashboard"].as_str().unwrap()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket
         .write_all(b"GET /api/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .unwrap();
@@ -352,4 +353,63 @@ fn the_defaults_can_be_printed_and_used() {
     assert!(done.status.code() == Some(3) && message.contains("node.pem"), "{message}");
     let json = crate::process::json(&hedgerow(folder.path(), &["config", "join", "--json"]));
     assert_eq!(json["samples"]["pace"], "auto");
+}
+
+/// A server that may open 64 files.
+#[cfg(target_os = "linux")]
+fn serve_with_few_files(folder: &Path) -> (Running, Value) {
+    let mut shell = command(folder, &[]);
+    let program = shell.get_program().to_owned();
+    let line = "ulimit -n 64; exec \"$0\" serve serve.toml --json --listen 127.0.0.1:0";
+    shell = Command::new("sh");
+    shell.current_dir(folder).args(["-c", line]).arg(program);
+    let mut server = Running::new(shell);
+    let line = server.line();
+    (server, line)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn strangers_take_neither_places_of_nodes_nor_those_of_the_dashboard() {
+    let folder = prepare(&["alpha"]);
+    let (server, line) = serve_with_few_files(folder.path());
+    let address = line["address"].as_str().unwrap();
+    let mut strangers: Vec<TcpStream> = Vec::new();
+    for fed in 0..5 {
+        strangers.extend((0..60).map(|_| TcpStream::connect(address).unwrap()));
+        let mut node = join(folder.path(), "alpha", port(&line), &["--pace", "round"]);
+        (0..10).for_each(|at| node.say(&object(10 * fed + at)));
+        let (code, output, log) = node.end();
+        assert_eq!((code, output.len()), (Some(0), 10), "{log}");
+        assert_eq!(status(&line)["samples"], 10 * (fed + 1));
+    }
+    drop(strangers);
+    server.signal("-TERM");
+    let (code, _, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("room for fewer connections"), "{log}");
+    assert!(log.contains("newer connections took its place"), "{log}");
+    assert!(!log.contains("can't be accepted"), "{log}");
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let folder = prepare(&["alpha"]);
+    let listen = ["--listen", "127.0.0.1:0", "--set", "log.level=debug"];
+    let arguments = [&["serve", "serve.toml", "--json"][..], &listen].concat();
+    let mut server = Running::new(command(folder.path(), &arguments));
+    let line = server.line();
+    // Each is turned away with a line of the log: far more than a pipe holds.
+    for _ in 0..8_000 {
+        drop(TcpStream::connect(line["address"].as_str().unwrap()).unwrap());
+    }
+    let mut node = join(folder.path(), "alpha", port(&line), &["--pace", "round"]);
+    (0..10).for_each(|at| node.say(&object(at)));
+    let (code, output, log) = node.end();
+    assert_eq!((code, output.len()), (Some(0), 10), "{log}");
+    assert_eq!(status(&line)["samples"], 10);
+    server.signal("-TERM");
+    let (code, _, log) = server.end();
+    assert_eq!(code, Some(0));
+    assert!(log.contains("turned away"), "{log}");
 }

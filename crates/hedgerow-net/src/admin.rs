@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use hyper::server::conn::http1;
 
+use crate::file::{real_path, with_suffix};
 use crate::operations::{Action, ActionError, Actor, Outcome, Via};
 use crate::serve::hub::Hub;
 use crate::serve::status::Source;
@@ -20,10 +21,7 @@ pub mod token;
 
 /// The file of this kind beside a store.
 fn beside(store: &Path, kind: &str) -> PathBuf {
-    let mut path = store.as_os_str().to_owned();
-    path.push(".");
-    path.push(kind);
-    path.into()
+    with_suffix(&real_path(store), &format!(".{kind}"))
 }
 
 /// Who runs this process, for commands on the server's files.

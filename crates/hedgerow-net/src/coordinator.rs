@@ -29,6 +29,7 @@ mod opening;
 mod operating;
 pub mod records;
 pub mod rules;
+mod silence;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -103,6 +104,8 @@ pub struct Coordinator {
     /// Connected nodes that have nothing to answer with.
     idle: usize,
     first_answer: Option<Instant>,
+    /// Whether the open round is closed by its deadline, without all that it waited for.
+    is_overdue: bool,
     opened_at: Instant,
     beat: Option<Instant>,
     /// What the latest rounds asked for; empty unless late uploads are merged.
@@ -193,6 +196,7 @@ impl Coordinator {
             answered_connected: 0,
             idle: 0,
             first_answer: None,
+            is_overdue: false,
             opened_at: now,
             beat: rules.cadence.map(|cadence| now + cadence),
             asked: VecDeque::new(),
@@ -249,11 +253,25 @@ impl Coordinator {
         &self.totals
     }
 
+    /// The mean squared error over the samples of the run. While nodes may not contribute, it is
+    /// that of the others: what such a node says of its errors may be wrong, too.
+    pub fn error(&self) -> Option<f64> {
+        if self.standings.is_empty() {
+            return self.totals.mse();
+        }
+        let records = self.members.iter().filter(|member| member.standing.is_none());
+        let (error, samples) = records.fold((0.0, 0), |(error, samples), member| {
+            (error + member.record.squared_error, samples + member.record.samples)
+        });
+        mean(error, samples)
+    }
+
     /// The error over the samples of the run if every node always predicted the mean of its own
-    /// labels: see [`hedgerow::Server::mean_forecast_error`]. Nodes that have not reported any
-    /// don't count.
+    /// labels: see [`hedgerow::Server::mean_forecast_error`]. Nodes that have not reported any, or
+    /// may not contribute, don't count.
     pub fn mean_forecast_error(&self) -> Option<f64> {
-        let known = self.members.iter().filter_map(|member| {
+        let members = self.members.iter().filter(|member| member.standing.is_none());
+        let known = members.filter_map(|member| {
             Some((
                 member.mean_forecast_error? * member.record.samples as f64,
                 member.record.samples,
@@ -314,7 +332,7 @@ impl Coordinator {
             is_new,
         });
         (member.heard, member.bad) = (0, 0);
-        self.idle -= usize::from(std::mem::take(&mut member.is_idle));
+        self.idle -= usize::from(member.expect());
         let replaced = member.stream.replace(stream);
         if replaced.is_none() {
             self.connected += 1;
@@ -339,7 +357,7 @@ impl Coordinator {
         member.address.clear();
         member.record.last_seen_ms = at_ms;
         member.is_changed = true;
-        self.idle -= usize::from(std::mem::take(&mut member.is_idle));
+        self.idle -= usize::from(member.expect());
         self.connected -= 1;
         self.answered_connected -= usize::from(member.answered == self.turn);
         let left = Event::NodeLeft { node: member.record.name.clone(), number: sender.node };
@@ -403,7 +421,8 @@ impl Coordinator {
             }
         };
         let is_over = |deadline| self.first_answer.is_some_and(|first| now >= first + deadline);
-        is_quorum || self.rules.deadline.is_some_and(is_over)
+        self.is_overdue = !is_quorum && self.rules.deadline.is_some_and(is_over);
+        is_quorum || self.is_overdue
     }
 
     /// Whether the round has the least number of answers.

@@ -389,6 +389,24 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// From here on a file that would grow beyond the system's limit is an error, as on a full disk, and
+/// doesn't end the process. Call it in a tokio runtime.
+#[cfg(unix)]
+pub fn survive_size_limit() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    // The system's signal is caught even when nobody listens any more.
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
+}
+
+/// The file itself, if the path is a link to it: what is beside a file must not depend on the name
+/// that it is opened by.
+pub(crate) fn real_path(path: &Path) -> PathBuf {
+    let Ok(target) = std::fs::read_link(path) else { return path.to_owned() };
+    let folder = path.parent().unwrap_or(Path::new(""));
+    // A link to nothing yet can't be followed to its end.
+    path.canonicalize().unwrap_or_else(|_| folder.join(target))
+}
+
 /// Locks a file for this process. The system releases the lock when the process ends.
 #[derive(Debug)]
 pub struct Lock {
@@ -398,7 +416,7 @@ pub struct Lock {
 impl Lock {
     /// Takes the lock of a file: another file, with `.lock` after the name.
     pub fn take(path: &Path) -> Result<Self, FileError> {
-        let beside = with_suffix(path, ".lock");
+        let beside = with_suffix(&real_path(path), ".lock");
         let unwritable = FileError::unwritable(&beside);
         let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&beside);
         let file = opened.map_err(&unwritable)?;

@@ -16,11 +16,12 @@ use serde_json::{Map, Value};
 const IGNORABLE: &str = "ignorable";
 
 /// The keys of this version's plans that a node may ignore: it then shares no importance of
-/// columns.
-const OWN_IGNORABLE: [&str; 2] = ["importance", "column_groups"];
+/// columns. And only the server needs to know how many nodes make a first scale.
+#[cfg(feature = "server")]
+const OWN_IGNORABLE: [&str; 3] = ["importance", "column_groups", "scale_nodes"];
 
 /// All keys of this version's plans.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 15] = [
     "method",
     "setup",
     "features",
@@ -33,6 +34,7 @@ const KNOWN: [&str; 14] = [
     "outputs",
     "importance",
     "column_groups",
+    "scale_nodes",
     "series",
     "revision",
 ];
@@ -107,8 +109,10 @@ pub fn plan_to_json(plan: &Plan) -> String {
 }
 
 /// A plan as a node hears it that speaks this version of the protocol.
+#[cfg(feature = "server")]
 pub(crate) fn plan_in_version(plan: &Plan, json: String, version: u32) -> String {
-    if plan.config().importance == ImportanceScope::None {
+    let config = plan.config();
+    if config.importance == ImportanceScope::None && config.scale_nodes.is_none() {
         return json;
     }
     let Ok(mut keys) = serde_json::from_str::<Map<String, Value>>(&json) else { return json };
@@ -156,6 +160,7 @@ mod tests {
             .inputs(2)
             .importance(ImportanceScope::Shared)
             .column_groups(vec![0, 0])
+            .scale_nodes(2)
             .columns(vec!["a".into(), "b".into()])
             .target("y".into());
         Plan::new(config).unwrap()
@@ -173,6 +178,7 @@ mod tests {
             .outputs(3)
             .importance(ImportanceScope::Local)
             .column_groups(vec![0])
+            .scale_nodes(2)
             .series(SeriesRule::default());
         let mut found = keys(&serde_json::to_string(&config).unwrap());
         let mut known = KNOWN.map(str::to_owned).to_vec();

@@ -1,6 +1,7 @@
 //! Integration tests of the network. `cargo test -p hedgerow-net --test all server::` runs one
 //! file.
 
+mod certificates;
 mod common;
 mod dashboard;
 mod earlier;

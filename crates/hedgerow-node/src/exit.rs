@@ -40,6 +40,7 @@ Exit codes:
 impl Exit {
     /// Ends the program at once.
     pub fn now(self) -> ! {
+        hedgerow_net::log::flush();
         std::process::exit(self as u8 as i32)
     }
 }

@@ -205,7 +205,7 @@ pub fn join(arguments: &Arguments) -> Result<(), JoinError> {
     let token = arguments.token()?;
     let settings = arguments.settings(token.as_ref()).map_err(NodeError::from)?;
     // Fails if the process logs already: then its settings stay.
-    _ = settings.log.start();
+    let _log = settings.log.start();
     let identity = &settings.server.identity;
     if let Some(file) = &arguments.request {
         enrolment::write_request(identity, &settings.server.node, file)?;
@@ -238,6 +238,8 @@ pub fn join(arguments: &Arguments) -> Result<(), JoinError> {
 
 /// Ends with the first signal that ends a program.
 fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
+    #[cfg(unix)]
+    hedgerow_net::file::survive_size_limit()?;
     #[cfg(unix)]
     let mut terminate = signal::unix::signal(signal::unix::SignalKind::terminate())?;
     Ok(async move {

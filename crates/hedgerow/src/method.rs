@@ -172,6 +172,11 @@ pub trait ServerMethod: Send + Sync {
     fn catch_up(&self) -> Cow<'_, Broadcast> {
         Cow::Borrowed(self.broadcast())
     }
+    /// The round in which the history that nodes go by begins; it changes when they are told to
+    /// forget the past. 0 if the method never tells them.
+    fn history_begin(&self) -> u64 {
+        0
+    }
     /// Learns what nodes were really told, after compression, of the broadcast that
     /// [`ServerMethod::close_round`] made: from here on that is the broadcast.
     ///

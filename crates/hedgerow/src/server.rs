@@ -92,6 +92,12 @@ impl Server {
         self.heads[0].uploads()
     }
 
+    /// For each output, the round in which the history that nodes go by begins. One that changes
+    /// means that nodes are told to forget the past.
+    pub fn history_begins(&self) -> impl Iterator<Item = u64> {
+        self.heads.iter().map(|head| head.history_begin())
+    }
+
     /// The method's server half of an output.
     ///
     /// # Panics

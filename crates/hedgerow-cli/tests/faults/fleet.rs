@@ -129,17 +129,6 @@ impl Fleet {
             Some(self.spawn("server", &["serve".into(), self.path("serve.toml")], &variables));
     }
 
-    /// A server for which a full disk is an error, not a fatal signal.
-    pub(crate) fn start_server_on_small_disk(&mut self) {
-        let exec = format!("trap '' XFSZ; exec {} serve \"$0\"", env!("CARGO_BIN_EXE_hedgerow"));
-        self.server = Some(self.spawn_program(
-            "sh",
-            "server",
-            &["-c".into(), exec.into(), self.path("serve.toml")],
-            &[],
-        ));
-    }
-
     /// No file of the server may grow beyond this from now on.
     pub(crate) fn set_disk(&self, most: &str) {
         let server = self.server.as_ref().unwrap().id().to_string();
@@ -319,21 +308,11 @@ impl Fleet {
     }
 
     fn spawn(&self, name: &str, arguments: &[PathBuf], variables: &[(&str, PathBuf)]) -> Child {
-        self.spawn_program(env!("CARGO_BIN_EXE_hedgerow"), name, arguments, variables)
-    }
-
-    fn spawn_program(
-        &self,
-        program: &str,
-        name: &str,
-        arguments: &[PathBuf],
-        variables: &[(&str, PathBuf)],
-    ) -> Child {
         let file = |ending: &str| {
             let path = self.path(&format!("{name}.{ending}"));
             File::options().create(true).append(true).open(path).unwrap()
         };
-        Command::new(program)
+        Command::new(env!("CARGO_BIN_EXE_hedgerow"))
             .args(arguments)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())

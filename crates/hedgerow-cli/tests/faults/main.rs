@@ -73,7 +73,7 @@ fn a_killed_server_goes_on_with_scales_and_compressed_messages() {
 #[test]
 fn a_full_disk_stops_rounds_until_there_is_room_again() {
     let mut fleet = Fleet::new(Kind::plain("mk"), Closing::Everybody);
-    fleet.start_server_on_small_disk();
+    fleet.start_server();
     fleet.start_nodes(fleet.address());
     for outage in 1..=3 {
         let fed = outage * ROUNDS / 4;

@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = folder.path().join("invented");
     let logins = Logins::open(&store, false)?;
     println!("token: {}", Token::read(&store)?.reveal());
-    serve(listener, router(source, metrics, Hosts::default(), Arc::new(logins))).await;
+    serve(listener, router(source, metrics, Hosts::default(), Arc::new(logins)), 64).await;
     Ok(())
 }
 

@@ -35,7 +35,11 @@ impl Agent {
             },
             Question::Health => Reply::ok(self.health()),
             Question::Ready => match &self.node {
-                Some(_) => Reply::ok(json!({ "ready": true })),
+                Some(node) if node.node.is_scaled() => Reply::ok(json!({ "ready": true })),
+                Some(_) => {
+                    let message = "the nodes have not agreed on a first scale yet";
+                    Reply::error(StatusCode::SERVICE_UNAVAILABLE, message)
+                }
                 None => self.not_ready(),
             },
         }

@@ -17,6 +17,7 @@ const MAX_BYTES: usize = 256 << 20;
 const FORMAT: Format = Format::new("node", 1, MAX_BYTES as u64);
 
 /// Most bytes of a node, which leaves room for the past of its rows.
+#[cfg(feature = "server")]
 pub(crate) const MAX_NODE_BYTES: usize = MAX_BYTES - (16 << 20);
 
 /// Number of names that are tried for a state of another run.

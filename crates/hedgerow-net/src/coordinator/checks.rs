@@ -26,6 +26,11 @@ pub enum Refused {
         /// The bound.
         bound: u32,
     },
+    /// The node reports its scale too often.
+    #[error(
+        "a node may report its columns 64 times, and then 6 times a minute, but did so more often"
+    )]
+    Reports,
     /// It came on a stream that is no longer the node's.
     #[error("another stream of this node has taken the place of this one")]
     Replaced,

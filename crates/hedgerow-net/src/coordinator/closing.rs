@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use hedgerow::{NodeId, Server};
 
+use super::events::Event;
 use super::records::{Commit, RoundRecord};
 use super::{Coordinator, Opening, WireBytes};
 
@@ -27,6 +28,8 @@ pub struct Closed {
     commit: Arc<Commit>,
     opening: Arc<Opening>,
     is_news: bool,
+    /// Whether nodes are told to forget the past.
+    forgets: bool,
 }
 
 /// A message that came while the server was away. One of each kind waits per node.
@@ -53,7 +56,9 @@ impl Closing {
     /// The work of the server's method. It may take long, and needs no coordinator.
     pub fn work(self) -> Closed {
         let Self { mut server, before, totals, record, has_scaling_news } = self;
+        let begins: Vec<u64> = server.history_begins().collect();
         let is_news = server.close_round().is_news();
+        let forgets = !server.history_begins().eq(begins);
         let opening = if is_news { Arc::new(Opening::new(&server, Some(&before))) } else { before };
         let commit = Arc::new(Commit {
             round: opening.round,
@@ -62,7 +67,7 @@ impl Closing {
             totals,
             record,
         });
-        Closed { server, commit, opening, is_news }
+        Closed { server, commit, opening, is_news, forgets }
     }
 }
 
@@ -74,6 +79,9 @@ impl Coordinator {
             return None;
         }
         let server = self.server.take()?;
+        if std::mem::take(&mut self.is_overdue) {
+            self.count_missing();
+        }
         let (round, selected) = (self.round, self.opening.kernels.map(|kernels| kernels.current));
         let has_uploads = server.uploads() > 0;
         self.round += u64::from(has_uploads);
@@ -105,7 +113,13 @@ impl Coordinator {
 
     /// The work of the round is done. Returns what is to be committed.
     pub fn closed(&mut self, closed: Closed) -> &Arc<Commit> {
-        let Closed { server, commit, opening, is_news } = closed;
+        let Closed { server, commit, opening, is_news, forgets } = closed;
+        if forgets {
+            self.events.note(Event::Forget { round: opening.round });
+        }
+        if opening.scale_version != self.opening.scale_version {
+            self.note_scale(&server);
+        }
         (self.round, self.is_unscaled) = (server.round(), server.is_unscaled());
         self.server = Some(server);
         if is_news {
@@ -127,6 +141,21 @@ impl Coordinator {
             }
         }
         &self.closing.insert((commit, opening)).0
+    }
+
+    /// Notes that a round has changed the scale.
+    fn note_scale(&mut self, server: &Server) {
+        let Some(change) = server.scale_change() else { return };
+        let config = self.plan.config();
+        let name = match change.column.checked_sub(self.plan.inputs()) {
+            None => config.columns.get(change.column).map(String::as_str),
+            Some(label) => config.target.split(',').nth(label),
+        };
+        let column = name.filter(|name| !name.is_empty()).map(str::to_owned);
+        let column = column.unwrap_or_else(|| format!("column {}", change.column + 1));
+        let (offset, width) = (change.after.offset(), change.after.width());
+        let (version, changed) = (change.to, change.changed);
+        self.events.note(Event::ScaleChanged { version, changed, column, offset, width });
     }
 
     /// What is to be committed, if the work of a round is done and it is not committed yet.

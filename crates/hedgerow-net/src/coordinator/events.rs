@@ -85,12 +85,14 @@ events! {
     /// Uploads of a node are left out by the aggregation.
     NodeExcluded = "node-excluded", Warning, { node: String, number: NodeId, reason: String },
         "uploads of node {node:?} are left out: {reason}";
-    /// All nodes were ordered to forget the past.
-    Forget = "forget", Warning, { round: u64, reason: String },
-        "all nodes are ordered to forget their past in round {round}: {reason}";
-    /// The scale has changed.
-    ScaleChanged = "scale-changed", Info, { version: u64, columns: Vec<String> },
-        "the nodes have agreed on scale {version}";
+    /// All nodes are told to forget the past.
+    Forget = "forget", Warning, { round: u64 },
+        "the data has changed: nodes are told in round {round} to forget what came before";
+    /// The scale has changed; the column is the one that has changed most.
+    ScaleChanged = "scale-changed", Info,
+        { version: u64, changed: usize, column: String, offset: f64, width: f64 },
+        "the nodes have agreed on scale {version}: {changed} columns have changed, most of all \
+         {column:?}, which has the offset {offset} and the width {width} now";
     /// The operator set the scale back.
     ScaleReset = "scale-reset", Warning, { actor: String },
         "{actor} set the scale back: nodes agree on a new one";
@@ -156,7 +158,7 @@ events! {
     ListStale = "list-stale", Error, { reason: String },
         "the revocation list is not up to date: {reason}";
     /// The revocation list is up to date again.
-    ListFresh = "list-fresh", Info, { number: u64 },
+    ListFresh = "list-fresh", Info, { number: String },
         "the revocation list is up to date: number {number}";
     /// More happened than could be told.
     EventsLost = "events-lost", Warning, { count: u64 },

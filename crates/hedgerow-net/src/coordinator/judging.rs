@@ -8,6 +8,13 @@ use hedgerow::message::{Errors, Rejected, Report, Upload};
 use super::messages::{Envelope, HearingResult, Refusal, Said, Sender, Sent, Verdict};
 use super::{Asked, Coordinator, Ledger, Refused, WaitingMessage};
 
+/// A burst may have the messages of so many seconds.
+const BURST_SECONDS: f64 = 2.0;
+
+/// A node reports whenever its samples have doubled: fewer times than this in all.
+const REPORTS_AT_ONCE: f64 = 64.0;
+const REPORTS_PER_SECOND: f64 = 0.1;
+
 impl Coordinator {
     /// Takes a message, or refuses it without a change.
     pub fn hear(
@@ -46,15 +53,18 @@ impl Coordinator {
                 None
             }
             Said::Idle => {
+                self.end_silence(node);
                 let member = &mut self.members[node as usize];
                 // A node that has answered this round is expected to answer the next one.
                 if member.answered != self.turn {
                     self.idle += usize::from(!std::mem::replace(&mut member.is_idle, true));
                 }
+                member.missed = 0;
                 return Ok(None);
             }
             Said::Garbled(reason) => return Err(reason.into()),
         };
+        self.end_silence(node);
         let member = &mut self.members[node as usize];
         member.bad = 0;
         Ok(verdict.map(|verdict| (verdict, member.ledger)))
@@ -73,6 +83,13 @@ impl Coordinator {
             WaitingMessage::keep(&mut self.waiting_reports, node, report, now);
             return Ok(());
         };
+        // Nodes repeat their report on every connection.
+        if !server.has_report(node, &report) {
+            let bucket = &mut self.members[node as usize].report_bucket;
+            if !bucket.take(REPORTS_PER_SECOND, REPORTS_AT_ONCE, now) {
+                return Err(Refused::Reports);
+            }
+        }
         server.accept_report(node, &report)?;
         self.members[node as usize].mean_forecast_error = server.mean_forecast_error(node);
         self.has_scaling_news = true;
@@ -102,7 +119,8 @@ impl Coordinator {
         }
         member.record.last_seen_ms = at_ms;
         member.is_changed = true;
-        if member.bucket.take(f64::from(rate), now) {
+        let most = (BURST_SECONDS * f64::from(rate)).max(1.0);
+        if member.bucket.take(f64::from(rate), most, now) {
             Ok(())
         } else {
             Err(Refused::Rate { bound: rate })
@@ -261,8 +279,9 @@ impl Coordinator {
 
     /// Counts a node's answer, once per turn.
     fn answer(&mut self, node: NodeId, now: Instant) {
+        self.end_silence(node);
         let member = &mut self.members[node as usize];
-        self.idle -= usize::from(std::mem::take(&mut member.is_idle));
+        self.idle -= usize::from(member.expect());
         if member.answered != self.turn {
             member.answered = self.turn;
             self.answered += 1;

@@ -33,10 +33,15 @@ pub struct Member {
     pub(super) answered: u64,
     /// Whether it has nothing to answer with.
     pub(super) is_idle: bool,
+    /// Deadlines in a row that it missed.
+    pub(super) missed: u32,
+    /// Whether it is idle because it missed too many.
+    pub(super) is_silent: bool,
     pub(super) ledger: Ledger,
     /// The errors of its latest accepted upload.
     pub(super) told: Errors,
     pub(super) bucket: Bucket,
+    pub(super) report_bucket: Bucket,
     /// Bad messages in a row.
     pub(super) bad: u32,
     /// Whether it is to be stored.
@@ -66,8 +71,20 @@ impl Member {
     pub(super) fn end_stream(&mut self) {
         self.stream = None;
         self.address.clear();
-        (self.heard, self.answered, self.is_idle) = (0, 0, false);
+        (self.heard, self.answered) = (0, 0);
+        self.expect();
         (self.round, self.told) = (0, Errors::default());
+    }
+
+    /// Expects it to answer, and says whether nobody did.
+    pub(super) fn expect(&mut self) -> bool {
+        (self.missed, self.is_silent) = (0, false);
+        std::mem::take(&mut self.is_idle)
+    }
+
+    /// How many deadlines in a row it missed, if rounds don't wait for it any more.
+    pub fn silent_for(&self) -> Option<u32> {
+        self.is_silent.then_some(self.missed)
     }
 
     /// Whether it has a stream.
@@ -123,13 +140,9 @@ pub(super) struct Bucket {
     level: Option<(f64, Instant)>,
 }
 
-/// A burst may have the messages of so many seconds.
-const BURST_SECONDS: f64 = 2.0;
-
 impl Bucket {
-    /// Takes a token, if there is one.
-    pub(super) fn take(&mut self, rate: f64, now: Instant) -> bool {
-        let full = (BURST_SECONDS * rate).max(1.0);
+    /// Takes a token, if there is one. There are `rate` more each second, and at most `full`.
+    pub(super) fn take(&mut self, rate: f64, full: f64, now: Instant) -> bool {
         let tokens = match self.level {
             None => full,
             Some((tokens, since)) => {
@@ -151,7 +164,7 @@ mod tests {
     #[test]
     fn buckets_fill_with_time() {
         let (mut bucket, start) = (Bucket::default(), Instant::now());
-        let mut at = |ms: u64| bucket.take(10.0, start + Duration::from_millis(ms));
+        let mut at = |ms: u64| bucket.take(10.0, 20.0, start + Duration::from_millis(ms));
         assert_eq!((0..25).filter(|_| at(0)).count(), 20);
         assert!(!at(99) && at(101) && !at(150));
         assert_eq!((0..25).filter(|_| at(60_000)).count(), 20);

@@ -72,6 +72,7 @@ impl Coordinator {
             return;
         }
         if standing == Some(Standing::Quarantined) {
+            (member.missed, member.is_silent) = (0, false);
             self.idle += usize::from(!std::mem::replace(&mut member.is_idle, true));
             if member.answered == turn {
                 // Its upload stays in the open round, but nobody counts on it.
@@ -80,7 +81,7 @@ impl Coordinator {
                 self.answered_connected -= 1;
             }
         } else if was == Some(Standing::Quarantined) {
-            self.idle -= usize::from(std::mem::take(&mut member.is_idle));
+            self.idle -= usize::from(member.expect());
         }
         self.note_shortage();
     }

@@ -163,6 +163,9 @@ pub struct Decisions {
     pub settings: Vec<(String, String)>,
     /// Nodes that may not do everything, by name.
     pub standings: Vec<StandingRecord>,
+    /// The lists of revoked certificates that were in force last, as
+    /// [`ListNumbers`](crate::pki::identity::ListNumbers) writes them.
+    pub lists: String,
 }
 
 /// A decision, for a store.
@@ -179,6 +182,8 @@ pub enum Change {
     },
     /// Whether rounds stay open.
     Paused(bool),
+    /// The lists of revoked certificates in force: see [`Decisions::lists`].
+    Lists(String),
     /// A setting, or none if it is that of the file again.
     Setting {
         /// Its key.

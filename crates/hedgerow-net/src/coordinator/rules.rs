@@ -20,6 +20,9 @@ pub struct Rules {
     pub deadline: Option<Duration>,
     /// A fixed interval. If set, rounds close only at it, not by quorum or deadline.
     pub cadence: Option<Duration>,
+    /// How many deadlines in a row a node may miss before rounds don't wait for it; any number if
+    /// none.
+    pub silent_after: Option<u32>,
     /// How uploads for closed rounds are handled.
     pub late: Late,
 }
@@ -161,7 +164,8 @@ mod tests {
     impl Default for Rules {
         fn default() -> Self {
             let quorum = Quorum::Share(1.0);
-            Self { quorum, least: 1, deadline: None, cadence: None, late: Late::Drop }
+            let (deadline, cadence, silent_after) = (None, None, None);
+            Self { quorum, least: 1, deadline, cadence, silent_after, late: Late::Drop }
         }
     }
 

@@ -12,6 +12,7 @@ use super::*;
 
 mod chance;
 mod messages;
+mod silence;
 
 const NODES: usize = 4;
 /// Numbers of a model.
@@ -35,8 +36,14 @@ struct TestCoordinator {
     now: Instant,
 }
 
-const RULES: Rules =
-    Rules { quorum: Quorum::Share(1.0), least: 1, deadline: None, cadence: None, late: Late::Drop };
+const RULES: Rules = Rules {
+    quorum: Quorum::Share(1.0),
+    least: 1,
+    deadline: None,
+    cadence: None,
+    silent_after: None,
+    late: Late::Drop,
+};
 
 fn coordinator_of(learning: PlanConfig, rules: Rules, limits: Limits) -> TestCoordinator {
     let now = Instant::now();

@@ -121,6 +121,28 @@ fn links_are_not_followed_and_states_are_private() {
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_lock_is_that_of_the_file_whatever_its_name() {
+    use std::os::unix::fs::symlink;
+    let folder = TempDir::new().unwrap();
+    let path = state(&folder);
+    let (link, onward) = (folder.path().join("link"), folder.path().join("onward"));
+    symlink("state", &link).unwrap();
+    symlink("link", &onward).unwrap();
+    for exists in [false, true] {
+        if exists {
+            std::fs::write(&path, "x").unwrap();
+            assert_eq!(real_path(&onward), path.canonicalize().unwrap());
+        }
+        let lock = Lock::take(&path).unwrap();
+        assert!(Lock::take(&link).is_err());
+        assert_eq!(Lock::take(&onward).is_err(), exists, "a link to nothing is followed once");
+        drop(lock);
+    }
+    assert_eq!(real_path(&path), path);
+}
+
 #[test]
 fn a_lock_has_one_holder() {
     let folder = TempDir::new().unwrap();

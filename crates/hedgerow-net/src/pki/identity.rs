@@ -4,6 +4,8 @@
 
 mod bundle;
 mod first_contact;
+#[cfg(feature = "server")]
+mod list_numbers;
 mod node;
 #[cfg(feature = "server")]
 mod server;
@@ -20,6 +22,8 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 pub(crate) use bundle::MAX_PEM_BYTES;
 #[cfg(feature = "server")]
 pub(crate) use bundle::{MAX_LIST_BYTES, certificate_in};
+#[cfg(feature = "server")]
+pub use list_numbers::ListNumbers;
 pub use node::NodeIdentity;
 #[cfg(feature = "server")]
 pub use server::{CRL_FILE, SERVER_FILE, ServerIdentity};
@@ -231,7 +235,7 @@ fn time_until(end: i64, now: Duration) -> Duration {
     Duration::from_secs(first_bad).saturating_sub(now)
 }
 
-fn days_until(end: i64) -> i64 {
+pub(crate) fn days_until(end: i64) -> i64 {
     let now = i64::try_from(unix_time().as_secs()).unwrap_or(i64::MAX);
     end.saturating_sub(now).div_euclid(86_400)
 }

@@ -76,6 +76,8 @@ struct RoundsConfig {
     deadline: Option<Duration>,
     #[serde(deserialize_with = "span")]
     cadence: Option<Duration>,
+    #[serde(deserialize_with = "within::<0, 1_000_000, _, _>")]
+    silent_after: u32,
     late: LateConfig,
     #[serde(deserialize_with = "within::<1, 1_000, _, _>")]
     late_rounds: u64,
@@ -269,7 +271,8 @@ impl RoundsConfig {
             LateConfig::Merge => Late::Merge { rounds: self.late_rounds },
         };
         let Self { quorum, least, deadline, cadence, .. } = *self;
-        Ok(Rules { quorum, least, deadline, cadence, late })
+        let silent_after = Some(self.silent_after).filter(|count| *count > 0);
+        Ok(Rules { quorum, least, deadline, cadence, silent_after, late })
     }
 }
 

@@ -49,20 +49,18 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// At most so many connections; others wait until one ends.
-const MAX_CONNECTIONS: usize = 256;
-
 /// How long a request may take to arrive, also the next one of a connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Most bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// Serves the routes until the future is dropped, which ends all connections.
-pub async fn serve(listener: TcpListener, routes: Router) {
+/// Serves the routes until the future is dropped, which ends all connections. At most so many
+/// connections are open; others wait until one ends.
+pub async fn serve(listener: TcpListener, routes: Router, connections: usize) {
     let mut http = http1::Builder::new();
     http.max_buf_size(MAX_HEAD_BYTES);
-    crate::http::serve(listener, routes, MAX_CONNECTIONS, HEAD_TIMEOUT, http).await;
+    crate::http::serve(listener, routes, connections, HEAD_TIMEOUT, http).await;
 }
 
 /// All routes, for requests that name one of `hosts`.

@@ -420,6 +420,7 @@ impl Inner {
 /// server goes on from there.
 fn end() -> ! {
     tracing::error!("the server's state may be inconsistent: the process ends");
+    crate::log::flush();
     std::process::abort()
 }
 

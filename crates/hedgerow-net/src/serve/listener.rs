@@ -27,6 +27,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower::{Service, ServiceExt};
 
+use super::descriptors::Places;
 use super::hub::Hub;
 use super::metrics::Metrics;
 use super::signing::Signing;
@@ -103,6 +104,7 @@ pub struct Listener {
 /// What every connection has to pass.
 struct Admission {
     limits: Limits,
+    places: Places,
     /// None is plain text.
     identity: Option<Arc<ServerIdentity>>,
     /// Gives certificates.
@@ -116,8 +118,8 @@ struct Admission {
 
 impl Listener {
     /// On an address; port 0 is any. The authority signs certificates of nodes, if it can.
-    pub async fn bind(
-        address: SocketAddr,
+    pub(super) async fn bind(
+        (address, places): (SocketAddr, Places),
         identity: Option<Arc<ServerIdentity>>,
         authority: Option<Authority>,
         hub: &Hub,
@@ -125,6 +127,7 @@ impl Listener {
         let tcp = TcpListener::bind(address).await?;
         let admission = Admission {
             limits: *hub.limits(),
+            places,
             identity,
             signing: authority.map(|authority| Signing::new(authority, hub.metrics().clone())),
             traffic: Arc::clone(hub.traffic()),
@@ -181,9 +184,9 @@ impl Listener {
                     continue;
                 }
             };
-            let Some(slot) =
-                Slot::take(&self.admission.count, address.ip(), &self.admission.limits)
-            else {
+            let Admission { count, limits, places, .. } = &*self.admission;
+            let most = limits.connections_per_address;
+            let Some(slot) = Slot::take(count, address.ip(), (most, places)) else {
                 self.admission.turn_away(address, None, &TurnedAway::TooMany);
                 continue;
             };
@@ -271,13 +274,14 @@ impl Admission {
         self: &Arc<Self>,
         tcp: TcpStream,
         address: SocketAddr,
-        slot: Slot,
+        mut slot: Slot,
         mut stop: watch::Receiver<bool>,
     ) -> Result<Option<(Connection, Arc<PeerConnection>)>, TurnedAway> {
         let patience = self.limits.handshake.0;
         let tcp = Counted::new(tcp, Arc::clone(&self.traffic));
         let link = |peer, end| Arc::new(PeerConnection::new(peer, end, address, Arc::clone(self)));
         let Some(identity) = &self.identity else {
+            slot.admit(&self.places)?;
             let link = link(None, None);
             let connection = Connection::new(Box::new(tcp), Arc::clone(&link), slot, patience);
             return Ok(Some((connection, link)));
@@ -287,16 +291,22 @@ impl Admission {
                 shaken.map_err(|_| TurnedAway::Timeout(patience))??
             }
             _ = stop.wait_for(|stop| *stop) => return Err(TurnedAway::Stopped),
+            () = slot.taken() => return Err(TurnedAway::Displaced),
         };
         let certificate = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
         let peer = certificate.map(Peer::from_certificate).transpose()?;
         if let (true, Some(signing)) = (asks, &self.signing) {
-            let signed = timeout(patience, signing.serve(tls, peer, address)).await;
-            signed.map_err(|_| TurnedAway::Timeout(patience))??;
+            tokio::select! {
+                signed = timeout(patience, signing.serve(tls, peer, address)) => {
+                    signed.map_err(|_| TurnedAway::Timeout(patience))??;
+                }
+                () = slot.taken() => return Err(TurnedAway::Displaced),
+            }
             return Ok(None);
         }
         let certificate = certificate.filter(|_| !asks).ok_or(TurnedAway::NoCertificate)?;
         let end = Instant::now().checked_add(time_left(certificate)?);
+        slot.admit(&self.places)?;
         let link = link(peer, end);
         let connection = Connection::new(Box::new(tls), Arc::clone(&link), slot, patience);
         Ok(Some((connection, link)))
@@ -318,27 +328,6 @@ async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
     Ok((asks, start.into_stream(config).await?))
 }
 
-/// Raises the limit of open files to the system's maximum, because every connection needs one.
-/// Returns the limit, if there is one.
-#[cfg(unix)]
-pub fn raise_descriptor_limit() -> Option<u64> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current == maximum
-        || setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok()
-    {
-        maximum
-    } else {
-        current
-    }
-}
-
-/// Other systems have no such limit.
-#[cfg(not(unix))]
-pub fn raise_descriptor_limit() -> Option<u64> {
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
@@ -349,6 +338,7 @@ mod tests {
     fn admission(limits: Limits) -> Arc<Admission> {
         Arc::new(Admission {
             limits,
+            places: Places::new(limits.connections, None),
             identity: None,
             signing: None,
             traffic: Arc::default(),
@@ -368,7 +358,7 @@ mod tests {
         for (has_joined, seconds) in [(false, 3), (true, 10)] {
             let there = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let (tcp, address) = listener.accept().await.unwrap();
-            let slot = Slot::take(&admission.count, address.ip(), &admission.limits).unwrap();
+            let slot = Slot::take(&admission.count, address.ip(), (9, &admission.places)).unwrap();
             let (_stop, stopped) = watch::channel(false);
             let (mut connection, link) =
                 admission.pass(tcp, address, slot, stopped).await.ok().flatten().unwrap();
@@ -390,7 +380,7 @@ mod tests {
             assert_eq!(fill().await.kind(), io::ErrorKind::TimedOut);
             assert_eq!(since.elapsed().as_secs(), seconds);
         }
-        assert_eq!(admission.count.lock().unwrap().all, 0);
+        assert_eq!(admission.count.lock().unwrap().admitted, 0);
     }
 
     #[tokio::test]
@@ -400,7 +390,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut there = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (tcp, address) = listener.accept().await.unwrap();
-        let slot = Slot::take(&admission.count, address.ip(), &admission.limits).unwrap();
+        let slot = Slot::take(&admission.count, address.ip(), (9, &admission.places)).unwrap();
         let (_stop, stopped) = watch::channel(false);
         let (mut connection, link) =
             admission.pass(tcp, address, slot, stopped).await.ok().flatten().unwrap();
@@ -430,13 +420,5 @@ mod tests {
             }
             assert_eq!(parts, expected);
         }
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn descriptors_are_as_many_as_can_be_had() {
-        let after = raise_descriptor_limit();
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        assert_eq!((after, limit.current), (limit.maximum, limit.maximum));
     }
 }

@@ -18,6 +18,7 @@ pub const CHANGEABLE: &[&str] = &[
     "rounds.least",
     "rounds.deadline",
     "rounds.cadence",
+    "rounds.silent_after",
     "rounds.late",
     "rounds.late_rounds",
     "limits.nodes",

@@ -5,15 +5,17 @@
 //! a crash those may continue from a smaller value, which a monitor would take for a restart.
 
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::text;
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::certificates::SUBJECTS;
 use super::status::Status;
 use crate::coordinator::events::Event;
 
@@ -67,6 +69,14 @@ pub struct Metrics {
     signings: Family<Labels<1>, Counter>,
     bytes: Family<Labels<2>, Counter>,
     events: Family<Labels<1>, Counter>,
+    /// None without TLS.
+    identity: Arc<OnceLock<IdentityGauges>>,
+}
+
+#[derive(Debug, Clone)]
+struct IdentityGauges {
+    ends: Family<Labels<1>, Gauge>,
+    list_ok: Gauge,
 }
 
 impl Default for Metrics {
@@ -88,6 +98,7 @@ impl Metrics {
             signings: Family::default(),
             bytes: Family::default(),
             events: Family::default(),
+            identity: Arc::default(),
         };
         for kind in Event::KINDS {
             _ = metrics.events.get_or_create(&[("kind", kind)]);
@@ -140,6 +151,18 @@ impl Metrics {
         self.signings.get_or_create(&[("outcome", outcome)]).inc();
     }
 
+    /// When the certificates of server and authority end, in seconds of Unix time, and whether the
+    /// list of revoked ones is up to date.
+    pub(super) fn identity(&self, ends: [i64; 2], list_ok: bool) {
+        let gauges = self
+            .identity
+            .get_or_init(|| IdentityGauges { ends: Family::default(), list_ok: Gauge::default() });
+        for (subject, end) in SUBJECTS.into_iter().zip(ends) {
+            gauges.ends.get_or_create(&[("subject", subject)]).set(end);
+        }
+        gauges.list_ok.set(i64::from(list_ok));
+    }
+
     /// Counts transferred bytes.
     pub fn bytes(&self, direction: Direction, layer: Layer, count: u64) {
         let direction = match direction {
@@ -178,6 +201,10 @@ impl Metrics {
         let help = "Events that an operator should know, by kind";
         registry.register("events", help, self.events.clone());
 
+        let dropped = ConstCounter::new(crate::log::dropped());
+        let help = "Lines of the log that were dropped because nobody read it";
+        registry.register("log_lines_dropped", help, dropped);
+
         let uptime = ConstGauge::new(status.uptime_ms as f64 / 1e3);
         let help = "Age of this process";
         registry.register_with_unit("uptime", help, Unit::Seconds, uptime);
@@ -197,6 +224,13 @@ impl Metrics {
             if let Some(value) = value {
                 registry.register(name, help, ConstGauge::new(value));
             }
+        }
+
+        if let Some(IdentityGauges { ends, list_ok }) = self.identity.get() {
+            let help = "When certificates end, in seconds of Unix time";
+            registry.register_with_unit("certificate_end", help, Unit::Seconds, ends.clone());
+            let help = "1 if the list of revoked certificates is up to date";
+            registry.register("revocation_list_ok", help, list_ok.clone());
         }
 
         // With more columns than are shown, those that are would change.
@@ -362,6 +396,7 @@ mod tests {
             ("signings", "counter"),
             ("bytes", "counter"),
             ("events", "counter"),
+            ("log_lines_dropped", "counter"),
             ("nodes_connected", "gauge"),
             ("nodes_known", "gauge"),
             ("round", "gauge"),
@@ -375,6 +410,6 @@ mod tests {
             assert!(page.contains(&format!("# TYPE hedgerow_{name} {kind}\n")), "{name}\n{page}");
             assert!(page.contains(&format!("# HELP hedgerow_{name} ")), "{name}\n{page}");
         }
-        assert_eq!(page.matches("# TYPE").count(), 17, "{page}");
+        assert_eq!(page.matches("# TYPE").count(), 18, "{page}");
     }
 }

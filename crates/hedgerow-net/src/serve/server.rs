@@ -12,16 +12,18 @@ use rustls::crypto::ring::default_provider;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{sleep_until, timeout};
 
+use super::certificates::CertificateWatch;
 use super::config::ServeSettings;
 use super::dashboard::{self, Hosts, Logins};
+use super::descriptors::{Places, raise_limit};
 use super::history_cache::HistoryCache;
 use super::hub::{Hub, NotStored};
-use super::listener::{Listener, raise_descriptor_limit};
+use super::listener::Listener;
 use super::live_settings::LiveSettings;
-use super::renewal::Renewal;
 use super::status::{SettingStatus, Source};
+use super::ticks::every_second;
 use crate::admin;
 #[cfg(unix)]
 use crate::admin::socket::Socket;
@@ -30,7 +32,9 @@ use crate::coordinator::events::Event;
 use crate::coordinator::records::Run;
 use crate::coordinator::{BadRun, Coordinator, Window};
 use crate::operations::{Action, ActionError, Actor, Outcome};
-use crate::pki::identity::{IdentityError, PlainTextRefused, ServerIdentity, check_plain_text};
+use crate::pki::identity::{
+    IdentityError, ListNumbers, PlainTextRefused, ServerIdentity, check_plain_text,
+};
 use crate::pki::{Authority, Passphrase};
 use crate::plan_json::{plan_from_json, plan_to_json};
 use crate::storage::sqlite::KEPT_WHOLE;
@@ -39,9 +43,6 @@ use crate::transport::grpc;
 
 /// How long connections have to receive the last message.
 const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// File descriptors that the server needs for itself: store, log, readers of the dashboard.
-const OWN_DESCRIPTORS: u64 = 64;
 
 /// Why a server can't run, or failed to end properly.
 #[derive(Debug, thiserror::Error)]
@@ -158,13 +159,18 @@ impl Server {
         if let Some(warning) = identity.as_ref().and_then(|identity| identity.warning()) {
             tracing::warn!("{warning}");
         }
-        tell_descriptors(limits.connections as u64);
+        let places = places(limits.connections);
         let inputs = TableSchema::of_plan(plan.config()).map(|table| table.describe());
         let inputs = inputs.unwrap_or_default();
         let mut store = Store::open(&path, durability)?;
         store.keep_snapshots(snapshots)?;
         let condition = store.condition();
         let decisions = store.decisions()?;
+        // The checksum of the text was right.
+        let lists: ListNumbers = decisions.lists.parse().unwrap_or_default();
+        if let Some(identity) = &identity {
+            identity.check_lists(&lists)?;
+        }
         let (live, unfit) = live.with_stored(&decisions.settings);
         for (key, error) in unfit {
             tracing::warn!("{key}, as an operator has set it, can't be used any more: {error}");
@@ -200,7 +206,8 @@ impl Server {
         }
 
         let failed = |address| move |source| ServeError::Listen { address, source };
-        let listener = Listener::bind(address, identity.clone(), authority.clone(), &hub).await;
+        let listener =
+            Listener::bind((address, places), identity.clone(), authority.clone(), &hub).await;
         let listener = listener.map_err(failed(address))?;
         let address = listener.address().map_err(failed(address))?;
         let (stop, stopped) = watch::channel(false);
@@ -214,7 +221,7 @@ impl Server {
                 let router =
                     dashboard::router(Arc::clone(&hub) as _, metrics, hosts, Arc::clone(&logins));
                 // They end with the chores.
-                chores.spawn(dashboard::serve(listener, router));
+                chores.spawn(dashboard::serve(listener, router, places.readers));
                 chores.spawn(watch_token(logins));
                 Some(bound)
             }
@@ -231,7 +238,8 @@ impl Server {
         chores.spawn(keep_time(Arc::clone(&hub)));
         chores.spawn(keep_tidy(Arc::clone(&hub)));
         if let (Some(identity), Some(authority)) = (identity, authority) {
-            chores.spawn(watch_certificates(Arc::clone(&hub), identity, authority));
+            let watch = CertificateWatch::new(identity, authority, lists);
+            chores.spawn(watch.run(Arc::clone(&hub)));
         }
         let nodes = grpc::service(Arc::clone(&hub));
         // Who joins with an operator's certificate is refused in the language of nodes.
@@ -315,25 +323,21 @@ fn begin(store: &mut Store, plan: &Plan, path: &std::path::Path) -> Result<Run, 
     Ok(run)
 }
 
-/// Logs how many connections the system allows, if that is fewer than the settings allow.
-fn tell_descriptors(connections: u64) {
-    let Some(most) = raise_descriptor_limit() else { return };
-    let room = most.saturating_sub(OWN_DESCRIPTORS);
-    if most < connections {
+/// How many connections the system allows. Logs it, if that is fewer than the settings allow.
+fn places(connections: usize) -> Places {
+    let limit = raise_limit();
+    let places = Places::new(connections, limit);
+    if places.nodes < connections {
+        let (descriptors, room) = (limit, places.nodes);
         tracing::warn!(
-            descriptors = most,
+            descriptors,
             room,
             connections,
-            "the system has room for fewer connections than are allowed: raise its limit (LimitNOFILE), or lower limits.connections"
-        );
-    } else if room < connections {
-        tracing::info!(
-            descriptors = most,
-            room,
-            connections,
-            "some descriptors are the server's own: there is room for these connections"
+            "the system has room for fewer connections than are allowed: raise its limit \
+             (LimitNOFILE), or lower limits.connections"
         );
     }
+    places
 }
 
 /// Closes rounds when they are due.
@@ -347,12 +351,6 @@ async fn keep_time(hub: Arc<Hub>) {
             None => hub.rules_changed().await,
         }
     }
-}
-
-fn every_second() -> Interval {
-    let mut seconds = interval(Duration::from_secs(1));
-    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    seconds
 }
 
 /// Once a second: tries failed commits again, and stores nodes.
@@ -379,29 +377,6 @@ async fn watch_token(logins: Arc<Logins>) {
                 tracing::error!(%error, "the token of the dashboard can't be read; the one before stays in force");
             }
             Err(_) => {}
-        }
-    }
-}
-
-/// Once a second: reads certificate and list of revoked ones if they have changed, and ends the
-/// streams of revoked nodes.
-async fn watch_certificates(hub: Arc<Hub>, identity: Arc<ServerIdentity>, authority: Authority) {
-    let mut seconds = every_second();
-    let mut renewal = Renewal::new(authority);
-    loop {
-        seconds.tick().await;
-        if identity.is_due() {
-            renewal.attempt(&identity).await;
-        }
-        match identity.reload_if_changed() {
-            Ok(true) => {
-                tracing::info!("certificate or list of revoked ones read again");
-                hub.expel(|peer| identity.is_revoked(peer));
-            }
-            Ok(false) => {}
-            Err(error) => {
-                tracing::error!(%error, "certificate or list of revoked ones can't be read; what was in force stays so");
-            }
         }
     }
 }

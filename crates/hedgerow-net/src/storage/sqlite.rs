@@ -15,7 +15,7 @@ use crate::audit::{Chain, Draft, Entry};
 use crate::coordinator::records::{
     Change, Commit, Decisions, NodeRecord, RoundRecord, Run, Saved, Snapshot, Target,
 };
-use crate::file::{FileError, Lock};
+use crate::file::{FileError, Lock, real_path};
 
 pub mod backup;
 mod checkpointer;
@@ -226,6 +226,7 @@ impl Store {
     /// Opens a store, or creates it. Fails without changing the file if it is damaged, newer,
     /// another program's, or in use by another server.
     pub fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
+        let path = &*real_path(path);
         let lock = Lock::take(path).map_err(|error| match error {
             FileError::Busy { path } => StoreError::InUse { path },
             other => StoreError::File(other),

@@ -11,6 +11,7 @@ use super::protocol::wire::{self, signing_answer};
 use crate::pki::request::MAX_REQUEST_BYTES;
 
 /// Most bytes of a request with its token, and of an answer.
+#[cfg(feature = "server")]
 const MAX_ASKED: usize = MAX_REQUEST_BYTES + 256;
 const MAX_ANSWERED: usize = 1 << 16;
 

@@ -97,7 +97,7 @@ impl Served {
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, port))).unwrap();
         let address = listener.local_addr().unwrap();
         let hosts = Hosts::new(["hedgerow.example".to_owned()]);
-        runtime.spawn(serve(listener, router(source, metrics, hosts, Arc::new(logins))));
+        runtime.spawn(serve(listener, router(source, metrics, hosts, Arc::new(logins)), 64));
         Self { _runtime: runtime, address, folder }
     }
 

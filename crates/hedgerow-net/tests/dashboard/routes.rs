@@ -257,7 +257,7 @@ fn stopping_ends_the_streams_that_have_no_end() {
     let folder = tempfile::tempdir().unwrap();
     let logins = Arc::new(Logins::open(&folder.path().join("run.db"), false).unwrap());
     let routes = router(source, Metrics::new(), Hosts::default(), logins);
-    let serving = runtime.spawn(serve(listener, routes));
+    let serving = runtime.spawn(serve(listener, routes, 64));
     listener_stream.set_read_timeout(Some(PATIENCE)).unwrap();
     listener_stream.write_all(LISTEN).unwrap();
     let mut events = BufReader::new(listener_stream);

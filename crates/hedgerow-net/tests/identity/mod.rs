@@ -319,8 +319,8 @@ fn what_can_not_be_used_leaves_the_server_as_it_was() {
         std::fs::write(&list, content).unwrap();
         let refusal = server.reload_if_changed().unwrap_err().to_string();
         assert!(refusal.contains("crl.pem") && refusal.contains(reason), "{refusal}");
-        // Logged once.
-        assert!(!server.reload_if_changed().unwrap());
+        // It is tried again and again.
+        assert_eq!(server.reload_if_changed().unwrap_err().to_string(), refusal);
         assert!(server.is_revoked(fixture.node().peer()));
         assert_turned_away(&meet(server.config(), fixture.node().config(), "localhost"), "Revoked");
         if reason != "an old copy" {

@@ -63,6 +63,11 @@ pub trait ServerRule: Send + Sync {
         None
     }
 
+    /// See [`ServerMethod::history_begin`].
+    fn history_begin(&self, _memory: &Self::Memory) -> u64 {
+        0
+    }
+
     /// Whether a restored memory and the kernels of a broadcast could have been reached.
     fn is_sound(&self, memory: &Self::Memory, broadcast: &Broadcast) -> bool;
 }
@@ -196,6 +201,10 @@ impl<R: ServerRule> ServerMethod for ServerShell<R> {
     fn catch_up(&self) -> Cow<'_, Broadcast> {
         let State { broadcast, memory, .. } = &self.state;
         self.rule.catch_up(memory, broadcast).map_or(Cow::Borrowed(broadcast), Cow::Owned)
+    }
+
+    fn history_begin(&self) -> u64 {
+        self.rule.history_begin(&self.state.memory)
     }
 
     fn replace_broadcast(&mut self, told: &[f32]) {

@@ -40,12 +40,14 @@ proptest! {
         least in 1usize..3,
         deadline in proptest::option::of(1u64..150),
         cadence in proptest::option::weighted(0.2, 1u64..150),
+        silent_after in proptest::option::of(1u32..4),
         merges in any::<bool>(),
         online in any::<bool>(),
     ) {
         let span = |ms: Option<u64>| ms.map(Duration::from_millis);
         let late = if merges { Late::Merge { rounds: 2 } } else { Late::Drop };
-        let rules = Rules { quorum, least, deadline: span(deadline), cadence: span(cadence), late };
+        let (deadline, cadence) = (span(deadline), span(cadence));
+        let rules = Rules { quorum, least, deadline, cadence, silent_after, late };
         let scaling = if online { Scaling::Online { kind: ScaleKind::Spread } } else { Scaling::None };
         let limits = Limits { messages_per_second: 20, ..Limits::default() };
         let mut fixture = coordinator_of(learning("mk").scaling(scaling), rules, limits);

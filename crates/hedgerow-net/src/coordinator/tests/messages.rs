@@ -288,3 +288,22 @@ fn of_classes_it_is_the_share_of_all_but_the_most_frequent() {
     assert_eq!(error(&["no", "yes"], &[[-0.5, 0.9]]), 0.25);
     assert_eq!(error(&["a", "b", "c"], &[[-0.2, 1.0], [-0.4, 1.0], [-0.4, 1.0]]), 0.6);
 }
+
+#[test]
+fn a_node_reports_its_columns_now_and_then_only() {
+    let online = Scaling::Online { kind: ScaleKind::Spread };
+    let mut fixture = coordinator_of(learning("mk").scaling(online), RULES, Limits::default());
+    fixture.join(0..2);
+    for mean in 0..64_u8 {
+        report_labels(&mut fixture, 0, &[[mean.into(), 1.0]]);
+    }
+    let numbers = [[20.0, 0.0, 1.0, -9.0, 9.0]; 3].concat();
+    let said = || Said::Report(Report { numbers: numbers.clone() });
+    let refused = fixture.hear(fixture.sender(0), said()).unwrap_err();
+    assert!(refused.reason.to_string().contains("may report its columns 64 times"));
+    // The same as before says nothing new, and others may report.
+    report_labels(&mut fixture, 0, &[[63.0, 1.0]]);
+    fixture.hear(fixture.sender(1), said()).unwrap();
+    fixture.pass(10_000);
+    fixture.hear(fixture.sender(0), said()).unwrap();
+}

@@ -14,15 +14,16 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
-use x509_parser::num_bigint::BigUint;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
 use super::bundle::{Bundle, MAX_LIST_BYTES, Stamp, Usage, unfit_pair};
+use super::list_numbers::ListNumbers;
 use super::{
     IdentityError, Peer, SIGNING_PROTOCOL, days_until, ending, is_due, parse, plain_serial,
     protocols, provider, unix_time, warning,
 };
 use crate::file::read_whole;
+use crate::pki::token::Fingerprint;
 
 /// Private key, certificate and the authority's certificate.
 pub const SERVER_FILE: &str = "server.pem";
@@ -43,7 +44,7 @@ struct Current {
     end: i64,
     /// When the first of the authorities ends.
     authority_end: i64,
-    number: BigUint,
+    numbers: ListNumbers,
     revoked: HashSet<Vec<u8>>,
     config: Arc<ServerConfig>,
     signing_config: Arc<ServerConfig>,
@@ -86,26 +87,28 @@ impl ServerIdentity {
         is_due(current.begin, current.end, unix_time())
     }
 
+    /// The lists of revoked certificates in force.
+    pub fn list_numbers(&self) -> ListNumbers {
+        self.current().numbers.clone()
+    }
+
+    /// Refuses lists that are older than those that were in force before.
+    pub fn check_lists(&self, known: &ListNumbers) -> Result<(), IdentityError> {
+        self.current().numbers.check(&self.folder, known)
+    }
+
     /// Loads a renewed certificate or a newer list. Returns whether something is new: then streams
-    /// of [revoked](Self::is_revoked) nodes should end. An error is returned once, and the old
-    /// files stay in use.
+    /// of [revoked](Self::is_revoked) nodes should end. As long as the files can't be used, each
+    /// call returns an error, and what was in force stays so.
     pub fn reload_if_changed(&self) -> Result<bool, IdentityError> {
         let stamps = stamps(&self.folder);
         if self.current().stamps == stamps {
             return Ok(false);
         }
-        let read = Current::read(&self.folder, stamps.clone());
+        let new = Current::read(&self.folder, stamps)?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        current.stamps = stamps;
-        let new = read?;
         // An old copy would admit revoked nodes again.
-        if new.number < current.number {
-            return Err(IdentityError::OldList {
-                file: self.folder.join(CRL_FILE),
-                number: new.number.to_string(),
-                known: current.number.to_string(),
-            });
-        }
+        new.numbers.check(&self.folder, &current.numbers)?;
         *current = new;
         Ok(true)
     }
@@ -180,8 +183,8 @@ impl Current {
         let mut signing = config(verifier(true)?, chain)?;
         signing.alpn_protocols = vec![SIGNING_PROTOCOL.to_vec()];
         let (config, signing_config) = (Arc::new(usual), Arc::new(signing));
-        let Lists { number, revoked, .. } = lists;
-        Ok(Self { stamps, begin, end, authority_end, number, revoked, config, signing_config })
+        let Lists { numbers, revoked, .. } = lists;
+        Ok(Self { stamps, begin, end, authority_end, numbers, revoked, config, signing_config })
     }
 }
 
@@ -192,8 +195,7 @@ fn stamps(folder: &Path) -> [Option<Stamp>; 2] {
 /// Lists of revoked certificates.
 struct Lists {
     ders: Vec<CertificateRevocationListDer<'static>>,
-    /// The smallest of their numbers.
-    number: BigUint,
+    numbers: ListNumbers,
     revoked: HashSet<Vec<u8>>,
 }
 
@@ -209,9 +211,11 @@ fn read_lists(file: &Path, authorities: &[CertificateDer<'_>]) -> Result<Lists, 
     if all.is_empty() {
         return Err(unfit("holds no revocation list in PEM"));
     }
-    let mut lists: Option<Lists> = None;
-    for authority in authorities {
-        let authority = parse(authority).map_err(odd)?;
+    let mut lists =
+        Lists { ders: Vec::new(), numbers: ListNumbers::default(), revoked: HashSet::new() };
+    for der_of_authority in authorities {
+        let authority = parse(der_of_authority).map_err(odd)?;
+        let fingerprint = Fingerprint::of(der_of_authority).to_string();
         let mut is_signed = false;
         for der in &all {
             let Ok(([], list)) = CertificateRevocationList::from_der(der) else {
@@ -222,12 +226,7 @@ fn read_lists(file: &Path, authorities: &[CertificateDer<'_>]) -> Result<Lists, 
             }
             let number = list.crl_number().cloned();
             let number = number.ok_or_else(|| unfit("the revocation list has no number"))?;
-            let lists = lists.get_or_insert_with(|| Lists {
-                ders: Vec::new(),
-                number: number.clone(),
-                revoked: HashSet::new(),
-            });
-            lists.number = number.min(lists.number.clone());
+            lists.numbers.insert(fingerprint.clone(), number);
             let serials = list.iter_revoked_certificates();
             lists.revoked.extend(serials.map(|entry| plain_serial(entry.raw_serial())));
             lists.ders.push(der.clone());
@@ -237,5 +236,8 @@ fn read_lists(file: &Path, authorities: &[CertificateDer<'_>]) -> Result<Lists, 
             return Err(unfit("the revocation list is not signed by the authority of server.pem"));
         }
     }
-    lists.ok_or_else(|| unfit("the revocation list is not signed by the authority of server.pem"))
+    if lists.ders.is_empty() {
+        return Err(unfit("the revocation list is not signed by the authority of server.pem"));
+    }
+    Ok(lists)
 }

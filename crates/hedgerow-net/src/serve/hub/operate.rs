@@ -16,7 +16,7 @@ use crate::coordinator::records::{Change, Standing, StandingRecord};
 use crate::operations::{
     Action, ActionError, Actor, MAX_AUDIT, MAX_REASON, NodeFilter, NodeSort, Outcome,
 };
-use crate::pki::identity::check_node_name;
+use crate::pki::identity::{ListNumbers, check_node_name};
 use crate::serve::status::{NodeStatus, Source};
 use crate::session::CloseReason;
 use crate::storage::{Storage, StoreError, backup};
@@ -236,6 +236,12 @@ impl Hub {
         guard.coordinator.events().note(event);
         self.advance(&mut guard, now());
         Ok(Outcome::Done { message })
+    }
+
+    /// Stores which lists of revoked certificates are in force.
+    pub async fn store_lists(&self, numbers: &ListNumbers) -> Result<(), ActionError> {
+        let (change, details) = (Change::Lists(numbers.to_string()), numbers.numbers());
+        self.decide(&Actor::server(), change, ("list", "revoked certificates", &details)).await
     }
 
     async fn reset_scale(&self, actor: &Actor) -> Result<Outcome, ActionError> {

@@ -39,7 +39,7 @@ impl Source for Hub {
             connected: coordinator.connected() as u64,
             nodes_known: known as u64,
             samples: totals.samples,
-            mse: totals.mse(),
+            mse: coordinator.error(),
             window_mse: window.mse(),
             window_rounds: window.rounds() as u64,
             mean_forecast_mse: coordinator.mean_forecast_error(),
@@ -127,6 +127,7 @@ fn state(member: &Member, standing: Option<&StandingRecord>) -> NodeState {
         Some(Standing::Banned) => NodeState::Banned,
         Some(Standing::Quarantined) => NodeState::Quarantined,
         Some(Standing::Revoked) => NodeState::Revoked,
+        None if member.silent_for().is_some() => NodeState::Silent,
         None if member.is_connected() => NodeState::Connected,
         None => NodeState::Away,
     }
@@ -140,7 +141,13 @@ pub(super) fn node(coordinator: &Coordinator, member: &Member) -> NodeStatus {
         name: record.name.clone(),
         state: state(member, standing),
         connected: member.is_connected(),
-        reason: standing.map(|known| known.reason.clone()).unwrap_or_default(),
+        reason: match (standing, member.silent_for()) {
+            (Some(known), _) => known.reason.clone(),
+            (None, Some(missed)) => {
+                format!("missed {missed} deadlines in a row: rounds don't wait for it")
+            }
+            (None, None) => String::new(),
+        },
         last_seen_ms: record.last_seen_ms,
         last_sample_ms: member.last_sample_ms,
         round: member.round,

@@ -13,6 +13,8 @@ use crate::pki::identity::BadCertificate;
 pub(super) enum TurnedAway {
     #[error("too many connections")]
     TooMany,
+    #[error("newer connections took its place before it said who it is")]
+    Displaced,
     #[error("TLS: {}{}", .0, hint(.0))]
     Tls(#[from] io::Error),
     #[error("no TLS within {0:?}")]

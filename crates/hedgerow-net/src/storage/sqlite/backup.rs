@@ -10,7 +10,7 @@ use super::opening::{self, Condition};
 use super::{View, decisions, failed, nodes, schema};
 use crate::audit::Draft;
 use crate::coordinator::records::Saved;
-use crate::file::{FileError, Lock, sync_folder, with_suffix};
+use crate::file::{FileError, Lock, real_path, sync_folder, with_suffix};
 use crate::plan_json::{OtherMethods, plan_from_json};
 use crate::storage::StoreError;
 
@@ -58,6 +58,7 @@ pub fn restore(
     actor: &str,
     others: OtherMethods<'_>,
 ) -> Result<Restored, StoreError> {
+    let to = &*real_path(to);
     let lock = Lock::take(to).map_err(|error| match error {
         FileError::Busy { path } => StoreError::InUse { path },
         other => StoreError::File(other),

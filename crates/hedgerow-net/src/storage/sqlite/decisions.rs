@@ -10,6 +10,8 @@ use crate::coordinator::records::{Decisions, Standing, StandingRecord};
 pub(super) const EPOCH: &str = "epoch";
 /// `1` while the run is paused.
 pub(super) const PAUSED: &str = "paused";
+/// See [`Decisions::lists`].
+pub(super) const LISTS: &str = "lists";
 /// The number of the next new node, once a node was removed.
 pub(super) const NEXT_NODE: &str = "next-node";
 /// Before the key of a setting.
@@ -69,6 +71,7 @@ pub(super) fn read(connection: &Connection) -> Result<Decisions, Bad> {
                 decisions.epoch = epoch;
             }
             PAUSED => decisions.is_paused = value == "1",
+            LISTS => decisions.lists = value,
             name => {
                 if let Some(key) = name.strip_prefix(SETTING) {
                     decisions.settings.push((key.to_owned(), value));

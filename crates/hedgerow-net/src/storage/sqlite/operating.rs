@@ -38,6 +38,9 @@ impl Store {
                 let value = is_paused.then_some("1");
                 decisions::write_fact(connection, decisions::PAUSED, value)
             }
+            Change::Lists(numbers) => {
+                decisions::write_fact(connection, decisions::LISTS, Some(numbers))
+            }
             Change::Setting { key, value } => {
                 decisions::write_setting(connection, key, value.as_deref())
             }

@@ -131,6 +131,11 @@ impl Forgetting {
         self.trial.is_some() || self.alarm != Alarm::None || self.round >= self.next_check
     }
 
+    /// The round in which the history begins.
+    pub(in crate::method) fn history_begin(&self) -> u64 {
+        self.begin
+    }
+
     /// Rounds since the history begins.
     pub(super) fn rounds_left(&self) -> u64 {
         self.round - self.begin

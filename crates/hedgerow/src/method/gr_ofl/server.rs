@@ -116,6 +116,10 @@ impl ServerRule for Growth {
         (order.stage == Stage::Rival).then(|| memory.whole(broadcast).into_owned())
     }
 
+    fn history_begin(&self, memory: &Memory) -> u64 {
+        memory.forgetting.history_begin()
+    }
+
     fn upload_len(&self, broadcast: &Broadcast) -> Option<usize> {
         Order::read(&self.sizes, broadcast).ok().map(|order| order.layout(&self.sizes).len)
     }

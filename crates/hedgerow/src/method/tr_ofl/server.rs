@@ -232,6 +232,10 @@ impl ServerRule for Tuning {
         order.check_upload(&self.sizes, &upload.numbers)
     }
 
+    fn history_begin(&self, memory: &Memory) -> u64 {
+        memory.ridge.forgetting.history_begin()
+    }
+
     fn upload_len(&self, broadcast: &Broadcast) -> Option<usize> {
         Order::read(&self.sizes, broadcast).ok().map(|order| order.upload_len(&self.sizes))
     }

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     against: Option<String>,
     /// Numbers per message, r; several, with commas between them, show error against bytes
     #[arg(long, value_name = "R,...", value_delimiter = ',', allow_negative_numbers = true)]
-    budget: Option<Vec<i64>>,
+    budget: Option<Vec<String>>,
     /// Make only a part of the runs: the N-th of M machines that share the folder (--out). The one
     /// that finds all runs there writes tables and figures
     #[arg(long, value_name = "N/M")]
@@ -158,11 +158,21 @@ impl Arguments {
         Ok(GridConfig {
             data: self.data.as_deref().map(names).or(config.data),
             partitions: self.partition.clone().or(config.partitions),
-            budgets: self.budget.clone().or(config.budgets),
+            budgets: self.budgets()?.or(config.budgets),
             against: self.against.clone().or(config.against),
             shard: self.shard.as_deref().map_or(Ok(config.shard), str::parse)?,
             ..config
         })
+    }
+
+    fn budgets(&self) -> Result<Option<Vec<i64>>, ConfigError> {
+        let number = |text: &String| {
+            let bound = "whole numbers between 1 and 1000000 with commas between them";
+            let refused =
+                |_| ConfigError::out_of_bounds("federation.budget", bound, format!("{text:?}"));
+            text.trim().parse().map_err(refused)
+        };
+        self.budget.as_ref().map(|texts| texts.iter().map(number).collect()).transpose()
     }
 }
 

@@ -75,7 +75,7 @@ fn of_suite(error: &SuiteError) -> Exit {
 
 fn of_predicting(error: &PredictError) -> Exit {
     match error {
-        PredictError::SameFile { .. } | PredictError::Level(_) => Exit::Usage,
+        PredictError::SameFile { .. } | PredictError::Level { .. } => Exit::Usage,
         PredictError::NoModel { source: NoModel::UnknownNode { .. }, .. } => Exit::Usage,
         _ => Exit::Data,
     }

@@ -7,6 +7,7 @@ mod tokens;
 use std::path::{Path, PathBuf};
 
 use clap::builder::RangedI64ValueParser;
+use hedgerow_data::text::counted;
 use hedgerow_net::pki::identity::Role;
 use hedgerow_net::pki::{
     AUTHORITY_DAYS, Authority, CERTIFICATE_DAYS, Issued, Issuing, Kind, MAX_DAYS,
@@ -288,7 +289,7 @@ fn state(issued: &Issued, now: OffsetDateTime) -> String {
     match issued.revoked_at {
         Some(at) => format!("revoked on {}", at.date()),
         None if issued.is_good(now) => {
-            format!("good for {} days", (issued.not_after - now).whole_days())
+            format!("good for {}", counted((issued.not_after - now).whole_days(), "day"))
         }
         None => "ended".to_owned(),
     }

@@ -15,7 +15,7 @@ use hedgerow_data::columns::BY_FILE;
 use hedgerow_data::rows::{self, CellPosition, Format};
 use hedgerow_data::samples::{Sample, SampleStream};
 use hedgerow_data::schema::TableSchema;
-use hedgerow_data::text::{excerpt, listing};
+use hedgerow_data::text::{counted, excerpt, listing};
 use hedgerow_lab::output::OutputError;
 use hedgerow_lab::settings::Settings;
 use hedgerow_model::{Model, NoModel, plain_schema};
@@ -54,8 +54,8 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "node")]
     shared: bool,
     /// Share of labels that intervals contain, from 0.5 to 0.99 [default: that of the run, or 0.9]
-    #[arg(long, value_name = "SHARE")]
-    interval: Option<f64>,
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    interval: Option<String>,
     /// Column of the label, to see how good predictions are [default: that of the model, if it is
     /// there]
     #[arg(long, value_name = "COLUMN")]
@@ -97,7 +97,8 @@ pub(crate) enum PredictError {
     NoColumn { place: CellPosition, name: String, there: String },
     /// Columns that can't be told apart.
     #[error(
-        "{place}: {found} columns besides the label's, and the model takes {expected} inputs, which have no names (--target names the label)"
+        "{place}: {} besides the label's, and the model takes {} without names (--target names the label)",
+        counted(*.found, "column"), counted(*.expected, "input")
     )]
     WrongCount { place: CellPosition, expected: usize, found: usize },
     /// Text where a number should be.
@@ -113,8 +114,8 @@ pub(crate) enum PredictError {
     #[error("--target {found:?}: the model has {expected} targets, so name {expected}: A,B")]
     WrongTargets { expected: usize, found: String },
     /// A level that intervals can't have.
-    #[error("--interval: {0}")]
-    Level(#[from] hedgerow::learning::BadLevel),
+    #[error("--interval must be between {} and {}, but is {found:?}", Level::LEAST, Level::MOST)]
+    Level { found: String },
     /// The output would overwrite an input.
     #[error("--out {}: that is {what}", .path.display())]
     SameFile { path: PathBuf, what: &'static str },
@@ -127,8 +128,7 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
     let format = Settings::load(&arguments.flags.layers(None)?)?.data.columns.format;
     let path = arguments.model();
     let model = Model::read(path)?;
-    let share = arguments.interval.or(model.card().interval);
-    let level = share.map_or(Ok(Level::default()), Level::new).map_err(PredictError::from)?;
+    let level = arguments.level(&model)?;
     let mut output = Output::open(arguments)?;
     let file = &arguments.data;
     let format = joined_format(model.schema().map(|schema| &schema.format), format);
@@ -163,7 +163,7 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
             }
         };
         let node = predictor.of(&model, owner).map_err(unknown)?;
-        let class = node.predict(&sample.x).map_err(PredictError::from)?.class;
+        let class = node.predict(&sample.x).map_err(PredictError::Inputs)?.class;
         summary.add_row(&sample.x);
         for at in 0..layout.targets.len().max(1) {
             let predicted = match class {
@@ -195,6 +195,16 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
 impl Arguments {
     fn model(&self) -> &Path {
         self.model.as_ref().or(self.named_model.as_ref()).map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// What share of labels intervals contain.
+    fn level(&self, model: &Model) -> Result<Level, PredictError> {
+        let of_run = || model.card().interval.map(|share| share.to_string());
+        let Some(text) = self.interval.clone().or_else(of_run) else {
+            return Ok(Level::default());
+        };
+        let level = text.parse().ok().and_then(|share| Level::new(share).ok());
+        level.ok_or(PredictError::Level { found: text })
     }
 }
 
@@ -314,7 +324,9 @@ impl Predictor {
                 " by the shared model, without what nodes have learned for themselves".to_owned()
             }
             Self::One(_, name) => format!(" by node {name}"),
-            Self::EachItsOwn(nodes) => format!(" by {} nodes, each its own", nodes.len()),
+            Self::EachItsOwn(nodes) => {
+                format!(" by {}, each its own", counted(nodes.len(), "node"))
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use hedgerow_data::streams::STREAMS;
 use hedgerow_data::text::counted;
 use hedgerow_lab::live;
 use hedgerow_lab::memory::gigabytes;
-use hedgerow_lab::output::{OutputFolder, summary_json};
+use hedgerow_lab::output::{OutputFolder, check_file, summary_json};
 use hedgerow_lab::predictions;
 use hedgerow_lab::results::Results;
 use hedgerow_lab::run::{self, Experiment, RunError};
@@ -87,6 +87,7 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
     let layers = arguments.flags.layers(arguments.file.as_deref())?;
     let settings = Settings::load(&paper.into_iter().chain(layers).collect::<Vec<_>>())?;
     settings.save_model.iter().try_for_each(|file| Model::check_replaceable(file))?;
+    settings.predictions.iter().try_for_each(|file| check_file(file))?;
     let talks = !arguments.quiet && !arguments.json;
     let (folder, mut results, data, because) = match &settings.data.source {
         Source::Files { files, .. } if settings.data.is_live() => {
@@ -192,8 +193,9 @@ fn learn_live(
             let errors = known.map(|(name, mse)| format!("{name} {}", significant(*mse)));
             let errors = errors.collect::<Vec<_>>().join("  ");
             line.set_message(format!(
-                "round {}, {} samples, MSE so far: {errors}",
-                now.round, now.samples
+                "round {}, {}, MSE so far: {errors}",
+                now.round,
+                counted(now.samples, "sample")
             ));
         }
         true

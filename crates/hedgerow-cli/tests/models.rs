@@ -315,7 +315,7 @@ fn what_cannot_be_predicted_or_saved_is_refused_in_words() {
         2,
         &["m.safetensors: the model has no node \"sensor1\" (did you mean \"sensor-1\"?)"],
     );
-    refuses(&["--interval", "2"], 2, &["--interval", "between 0.5 and 0.99, but 2"]);
+    refuses(&["--interval", "2"], 2, &["--interval", "between 0.5 and 0.99, but is \"2\""]);
     refuses(&["--target", "lod"], 3, &["no column \"lod\" (did you mean \"load\"?)"]);
     for (content, parts) in [
         (

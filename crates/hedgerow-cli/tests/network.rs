@@ -326,8 +326,8 @@ fn a_file_on_standard_input_is_played_in_step_and_one_of_no_use_has_a_code() {
     assert!(done.status.success(), "{}", text(&done.stderr));
     // Without an input; without anything that is known.
     for (content, parts) in [
-        ("wind;load\n1;2\n1;2\n", ["no column \"temperature\"", "1 of 1 lines"]),
-        ("{\"wind\": 1, \"laod\": 2}\n{\n", ["no column \"laod\"", "2 of 2 lines"]),
+        ("wind;load\n1;2\n1;2\n", ["no column \"temperature\"", "1 of 1 line was bad"]),
+        ("{\"wind\": 1, \"laod\": 2}\n{\n", ["no column \"laod\"", "2 of 2 lines were bad"]),
     ] {
         let done = play(content, &[]);
         let log = text(&done.stderr);

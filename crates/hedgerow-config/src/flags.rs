@@ -4,9 +4,10 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
+use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use hedgerow::method::METHODS;
 use toml::Value;
 
@@ -84,11 +85,8 @@ impl Flag {
                 let arg = arg.value_name(name).action(ArgAction::Append).value_delimiter(',');
                 arg.allow_hyphen_values(self.allows_hyphens)
             }
-            Takes::Whole(name) => {
-                arg.value_name(name).allow_negative_numbers(true).value_parser(value_parser!(i64))
-            }
-            Takes::Number(name) => {
-                arg.value_name(name).allow_negative_numbers(true).value_parser(value_parser!(f64))
+            Takes::Whole(name) | Takes::Number(name) => {
+                arg.value_name(name).allow_negative_numbers(true)
             }
             Takes::OneOf(known) => arg.value_parser(PossibleValuesParser::new(known)),
             Takes::Nothing(_) | Takes::NothingFor(_) => arg.action(ArgAction::SetTrue),
@@ -97,16 +95,15 @@ impl Flag {
 
     /// What the user gave, if anything.
     fn value(&self, matches: &ArgMatches) -> Option<Value> {
+        let text = || matches.get_one::<String>(self.long);
         match self.takes {
-            Takes::Text(_) | Takes::OneOf(_) => {
-                matches.get_one::<String>(self.long).map(|text| text.as_str().into())
-            }
+            Takes::Text(_) | Takes::OneOf(_) => text().map(|text| text.as_str().into()),
             Takes::List(_) => {
                 let texts = matches.get_many::<String>(self.long)?;
                 Some(texts.map(|text| Value::from(text.as_str())).collect::<Vec<_>>().into())
             }
-            Takes::Whole(_) => matches.get_one::<i64>(self.long).map(|number| (*number).into()),
-            Takes::Number(_) => matches.get_one::<f64>(self.long).map(|number| (*number).into()),
+            Takes::Whole(_) => text().map(|text| number_or_text::<i64>(text)),
+            Takes::Number(_) => text().map(|text| number_or_text::<f64>(text)),
             Takes::NothingFor(text) => matches.get_flag(self.long).then(|| text.into()),
             Takes::Nothing(value) => matches.get_flag(self.long).then(|| value.into()),
         }
@@ -118,6 +115,11 @@ impl Flag {
         let also = self.also.map(|(key, text)| Layer::value(&origin, key, text));
         also.into_iter().chain([Layer::value(&origin, self.key, value)]).collect()
     }
+}
+
+/// A text that is no number stays one: the setting refuses it by its key, with what it may be.
+fn number_or_text<N: FromStr + Into<Value>>(text: &str) -> Value {
+    text.parse().map_or_else(|_| text.into(), N::into)
 }
 
 /// The flags of one command.
@@ -261,8 +263,17 @@ mod tests {
 
     #[test]
     fn the_parser_refuses_what_no_value_can_be() {
-        for line in ["--nodes x", "--pace fast", "--follow a --plain", "--set nodes"] {
+        for line in ["--pace fast", "--follow a --plain", "--set nodes"] {
             assert!(merged(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_text_in_place_of_a_number_is_refused_by_its_key() {
+        for text in ["x", "1.5", "9999999999999999999"] {
+            let error = merged(&format!("--nodes {text}")).unwrap_err();
+            let wanted = format!("--nodes: run.nodes must be a whole number, but is {text:?}");
+            assert_eq!(error, wanted);
         }
     }
 }

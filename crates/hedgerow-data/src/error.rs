@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::info::quoted;
 use super::rows::{CellPosition, ReadError};
+use super::text::counted;
 
 /// Why data can't be used. Pieces of a file are shortened.
 #[derive(Debug, thiserror::Error)]
@@ -131,7 +132,8 @@ pub enum DataError {
     NoLabels(String, String, usize),
     /// Too little past.
     #[error(
-        "{0}: {1} rows of the past are needed before the first sample, and no series has more than that"
+        "{0}: a sample needs {past} of the past, and no series has more than that",
+        past = counted(*.1, "row")
     )]
     TooShort(String, usize),
     /// Arrays of different lengths, and the number of labels.

@@ -12,6 +12,7 @@ use super::columns::{Disorder, Duplicates, Exogenous};
 use super::samples::Sample;
 use super::schema::TableSchema;
 use super::series::Series;
+use super::text::counted;
 
 /// One row; NaN is missing.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +31,7 @@ pub struct LiveRow<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum NoSample {
     /// There is too little past.
-    #[error("waits for {rows} earlier row{}", if *.rows == 1 { "" } else { "s" })]
+    #[error("waits for {}", counted(*.rows, "earlier row"))]
     Waits {
         /// Rows that must come before it.
         rows: usize,
@@ -155,7 +156,8 @@ impl TableSchema {
             columns => columns.get(..rule.inputs).map(<[String]>::to_vec),
         };
         let own = own.ok_or_else(|| {
-            format!("a row has {} inputs, but a sample only {}", rule.inputs, config.inputs)
+            let row = counted(rule.inputs, "input");
+            format!("a row has {row}, but a sample only {}", config.inputs)
         })?;
         let mut calendar = Vec::new();
         for name in &rule.calendar {

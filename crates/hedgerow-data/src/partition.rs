@@ -9,6 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::Dataset;
+use super::text::counted;
 
 /// A way of dealing samples to nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -43,7 +44,10 @@ pub enum PartitionError {
     #[error("samples can't be dealt to 0 nodes: at least 1 is needed")]
     NoNodes,
     /// Some node would have nothing.
-    #[error("{samples} samples are too few for {nodes} nodes: each needs at least 1")]
+    #[error(
+        "{} can't be dealt to {}: each node needs at least 1",
+        counted(*.samples, "sample"), counted(*.nodes, "node")
+    )]
     TooFewSamples {
         /// Samples there are.
         samples: usize,
@@ -472,7 +476,7 @@ mod tests {
     fn every_node_needs_a_sample() {
         for partition in ALL {
             let error = message(partition, &labelled(vec![0.0; 3]), 4);
-            assert_eq!(error, "3 samples are too few for 4 nodes: each needs at least 1");
+            assert_eq!(error, "3 samples can't be dealt to 4 nodes: each node needs at least 1");
             let error = message(partition, &labelled(vec![]), 0);
             assert_eq!(error, "samples can't be dealt to 0 nodes: at least 1 is needed");
             assert!(partition.deal(&labelled(vec![0.0; 4]), 4, 0).is_ok());

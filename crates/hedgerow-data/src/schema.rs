@@ -16,6 +16,7 @@ use super::encoder::{Levels, MOST_LEVELS};
 use super::rows::{CellPosition, Format};
 use super::samples::InputColumns;
 use super::series::Shape;
+use super::text::counted;
 
 /// The columns of a table that count, and how its rows become samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -267,7 +268,6 @@ impl TableSchema {
             1 => "the row before the label's".to_owned(),
             horizon => format!("the row {horizon} before the label's"),
         };
-        let plural = |count: usize| if count == 1 { "" } else { "s" };
         let mut parts = Vec::new();
         let columns = self.inputs.len();
         if columns > 0 {
@@ -275,16 +275,13 @@ impl TableSchema {
                 Exogenous::SameRow => "the label's own row".to_owned(),
                 Exogenous::Origin => format!("{before}, when the forecast is made"),
             };
-            parts.push(format!("{columns} column{} of {row}", plural(columns)));
+            parts.push(format!("{} of {row}", counted(columns, "column")));
         }
         if self.lags > 0 {
             let others = self.lagged.iter().map(|name| format!(" and values of {name}"));
             let others = others.collect::<String>();
-            parts.push(format!(
-                "{} past label{}{others}, from {before} back",
-                self.lags,
-                plural(self.lags)
-            ));
+            let labels = counted(self.lags, "past label");
+            parts.push(format!("{labels}{others}, from {before} back"));
         }
         if !self.calendar.is_empty() {
             let names: Vec<&str> = self.calendar.iter().map(|cycle| cycle.name()).collect();
@@ -307,7 +304,8 @@ impl TableSchema {
         let found = own.checked_add(past).and_then(|sum| sum.checked_add(calendar));
         let found = found.ok_or_else(too_many)?;
         if found != inputs {
-            return Err(format!("its columns make {found} inputs, but the model takes {inputs}"));
+            let found = counted(found, "input");
+            return Err(format!("its columns make {found}, but the model takes {inputs}"));
         }
         if !self.calendar.is_empty() && self.time.is_empty() {
             return Err("it has inputs of the time, but no column of the time".to_owned());

@@ -21,7 +21,7 @@ pub struct OutputFolder {
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// The folder or a file in it.
-    #[error("can't write to {}: {source}", path.display())]
+    #[error("can't write {}: {source}", path.display())]
     Unwritable {
         /// The folder or file.
         path: PathBuf,
@@ -89,6 +89,20 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), OutputError> {
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).and_then(|()| write_whole(path, content)).map_err(unwritable)
+}
+
+/// An error if something is in the way of a file that [`write_file`] is to write later.
+pub fn check_file(path: &Path) -> Result<(), OutputError> {
+    let is_there = |path: &&Path| !path.as_os_str().is_empty() && path.exists();
+    let folder = path.ancestors().skip(1).find(is_there);
+    let source = match folder {
+        Some(folder) if !folder.is_dir() => {
+            std::io::Error::other(format!("{} is not a folder", folder.display()))
+        }
+        _ if path.is_dir() => std::io::ErrorKind::IsADirectory.into(),
+        _ => return Ok(()),
+    };
+    Err(OutputError::Unwritable { path: path.to_owned(), source })
 }
 
 /// Writes the content of a file to a temporary file in its folder.

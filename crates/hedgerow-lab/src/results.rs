@@ -354,9 +354,12 @@ impl Results {
 
     /// The sizes of the run in a line.
     pub fn sizes(&self) -> String {
-        let trials =
-            if self.trials == 1 { "1 trial".into() } else { format!("{} trials", self.trials) };
-        format!("K = {} nodes, r = {} numbers per message, {trials}", self.nodes, self.budget)
+        format!(
+            "K = {}, r = {} per message, {}",
+            counted(self.nodes, "node"),
+            counted(self.budget, "number"),
+            counted(self.trials, "trial")
+        )
     }
 
     /// The method that a report is about: the one with the least error of those that one could

@@ -150,7 +150,7 @@ fn nodes_are_those_of_the_data_unless_the_user_says_otherwise() {
     let others = nodes(&["data.node=n", "federation.partition=blocks", "federation.nodes=2"]);
     assert_eq!(others.unwrap(), (2, "blocks".to_owned()));
     let refused = nodes(&["data.drop=[\"n\"]"]).unwrap_err();
-    assert_says(&refused, &["6 samples are too few for 20 nodes"]);
+    assert_says(&refused, &["6 samples can't be dealt to 20 nodes"]);
     let targets = Files::one("a,b\n1,1\n2,2\n3,4\n");
     let results = targets
         .run(&["data.series=\"a,b\"", "data.lags=1", "run.trials=1", "data.scaling=none"])

@@ -86,13 +86,9 @@ fn labels_that_teach_nothing() {
 #[test]
 fn series_that_are_too_short() {
     let three = "a,y\n1,1\n2,2\n3,3\n";
-    refused(
-        three,
-        &["data.lags=3"],
-        &["t.csv: 3 rows of the past are needed before the first sample"],
-    );
+    refused(three, &["data.lags=3"], &["t.csv: a sample needs 3 rows of the past"]);
     refused(three, &["data.lags=2", "data.horizon=2"], &["3 rows of the past"]);
-    refused("n,y\na,1\nb,2\nc,3\n", &["data.node=n", "data.lags=1"], &["1 rows of the past"]);
+    refused("n,y\na,1\nb,2\nc,3\n", &["data.node=n", "data.lags=1"], &["1 row of the past"]);
     refused("a,y\n", &[], &["t.csv: only a header"]);
 }
 

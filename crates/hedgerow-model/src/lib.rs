@@ -51,7 +51,7 @@ use hedgerow::state::BadState;
 use hedgerow::{Node, Plan, Server};
 use hedgerow_data::file::{read_whole, write_whole};
 use hedgerow_data::schema::TableSchema;
-use hedgerow_data::text::{excerpt, listing};
+use hedgerow_data::text::{counted, excerpt, listing};
 use serde_json::json;
 
 pub use card::{Card, CardData, CardError};
@@ -367,7 +367,8 @@ fn check_schema(schema: &TableSchema, plan: &Plan) -> Result<(), String> {
     let expected = if plan.classes().is_some() { 1 } else { plan.outputs() };
     let found = if schema.each_a_node { 1 } else { schema.targets.len() };
     if found != expected {
-        return Err(format!("it has {found} targets, but the model predicts {expected}"));
+        let found = counted(found, "target");
+        return Err(format!("it has {found}, but the model predicts {expected}"));
     }
     Ok(())
 }

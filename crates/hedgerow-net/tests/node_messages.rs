@@ -90,7 +90,7 @@ async fn a_file_is_learned_in_step_and_a_pipe_as_it_comes_unless_told_otherwise(
 async fn an_input_of_which_nothing_was_of_use_is_a_failure() {
     for (input, lines, bad, first, part) in [
         ("no\n\nneither\n{\"x\": [1]}\n", 1, 1, 1, "no column \"no\""),
-        ("{\"x\": [1]}\n{\"a\": \"warm\", \"y\": 1}\n", 2, 2, 1, "x has 1 numbers"),
+        ("{\"x\": [1]}\n{\"a\": \"warm\", \"y\": 1}\n", 2, 2, 1, "x has 1 number,"),
         ("{\"id\": \"nobody\", \"y\": 1}\n", 1, 1, 1, "no prediction with id"),
         // Rows whose header is of no use are not read to their end.
         ("a,c,y\n1,2,3\n1,2,3\n1,2,3\n", 1, 1, 1, "no column \"b\"; the header has \"a,c,y\""),
@@ -103,7 +103,11 @@ async fn an_input_of_which_nothing_was_of_use_is_a_failure() {
         };
         assert_eq!((*of, *found, *at, samples.len()), (lines, bad, first, 0), "{input:?}: {error}");
         assert!(reason.contains(part), "{input:?}: {error}");
-        assert!(error.to_string().contains(&format!("{bad} of {lines} lines were bad")), "{error}");
+        let words = match bad {
+            1 => "1 of 1 line was bad, line 1 first".to_owned(),
+            _ => format!("{bad} of {lines} lines were bad, line 1 first"),
+        };
+        assert!(error.to_string().contains(&words), "{error}");
     }
     // One good line is enough, and an empty input is no error.
     for input in ["{no JSON\n{\"x\": [1, 2, 3]}\n", "", "\n\n", "a,b,c,y\n"] {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use hedgerow::learning::Interval;
 use hedgerow_lab::predictions::MethodPredictions;
 use hedgerow_lab::results::Results;
 use hedgerow_net::agent::output::{Ends, Predicted, Shown};
+use hedgerow_net::file::FileError;
 use serde::Deserialize;
 
 use super::folder::{DemoFolder, node_name};
@@ -73,7 +73,7 @@ fn written(folder: &DemoFolder) -> anyhow::Result<HashMap<Key, Bits>> {
         let (samples, path) = (folder.samples(node), folder.predictions(&node_name(node)));
         let lines = loop {
             let content = fs::read_to_string(&path)
-                .with_context(|| format!("can't read {}", path.display()))?;
+                .map_err(|source| FileError::Unreadable { path: path.clone(), source })?;
             // The last line may be there in part.
             let lines: Vec<Line> =
                 content.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use hedgerow::random::{CounterRng, Purpose};
 
-use super::folder::{DemoFolder, node_name};
+use super::folder::{DemoFolder, node_name, unwritable};
 use super::watch::Watch;
 
 /// How long a killed process waits for its restart.
@@ -144,7 +144,7 @@ impl<'a> Fleet<'a> {
         let Member { name, command, .. } = &self.members[member];
         let appended = |path: PathBuf| {
             let opened = File::options().create(true).append(true).open(&path);
-            opened.with_context(|| format!("can't write {}", path.display()))
+            opened.map_err(unwritable(&path))
         };
         let log = appended(self.folder.file(&format!("{name}.log")))?;
         let output = match *command {

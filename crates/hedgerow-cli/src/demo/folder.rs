@@ -1,7 +1,7 @@
 //! [`DemoFolder`]: certificates, settings and samples of a demonstration, in a folder.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use hedgerow_data::Dataset;
 use hedgerow_data::text::counted;
 use hedgerow_lab::run::Experiment;
 use hedgerow_lab::settings::{Scaling, Settings};
+use hedgerow_net::file::FileError;
 use hedgerow_net::pki::identity::Role;
 use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::storage::{Durability, Storage, Store};
@@ -66,7 +67,7 @@ impl DemoFolder {
                 (folder.path().to_owned(), Some(folder))
             }
         };
-        fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+        fs::create_dir_all(&folder).map_err(unwritable(&folder))?;
         let dashboard =
             free_address(DASHBOARD).or_else(|_| free_address(0)).context("no port is free")?;
         let listen = free_address(0).context("no port is free")?;
@@ -115,11 +116,9 @@ impl DemoFolder {
     pub(super) fn writer(&self) -> anyhow::Result<SampleWriter<'_>> {
         let open = |node: usize| {
             let path = self.file(&samples_name(node));
-            File::create(&path)
-                .map(BufWriter::new)
-                .with_context(|| format!("can't write {}", path.display()))
+            File::create(&path).map(BufWriter::new).map_err(unwritable(&path))
         };
-        let files: anyhow::Result<Vec<_>> = (0..self.nodes()).map(open).collect();
+        let files: Result<Vec<_>, _> = (0..self.nodes()).map(open).collect();
         Ok(SampleWriter { folder: self, files: files?, written: 0 })
     }
 
@@ -209,8 +208,13 @@ fn samples_name(node: usize) -> String {
     format!("{}.jsonl", node_name(node))
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
+fn write(path: &Path, text: &str) -> Result<(), FileError> {
+    fs::write(path, text).map_err(unwritable(path))
+}
+
+/// The error for a file or folder that can't be written.
+pub(super) fn unwritable(path: &Path) -> impl Fn(io::Error) -> FileError {
+    move |source| FileError::Unwritable { path: path.to_owned(), source }
 }
 
 fn free_address(port: u16) -> std::io::Result<SocketAddr> {
@@ -266,11 +270,12 @@ impl SampleWriter<'_> {
         if round <= self.written {
             return Ok(());
         }
-        for (file, samples) in self.files.iter_mut().zip(&self.folder.samples) {
-            for sample in &samples[self.written..round] {
-                writeln!(file, "{}", sample.line).context("can't write samples")?;
+        for (node, file) in self.files.iter_mut().enumerate() {
+            let path = self.folder.file(&samples_name(node));
+            for sample in &self.folder.samples[node][self.written..round] {
+                writeln!(file, "{}", sample.line).map_err(unwritable(&path))?;
             }
-            file.flush().context("can't write samples")?;
+            file.flush().map_err(unwritable(&path))?;
         }
         self.written = round;
         Ok(())

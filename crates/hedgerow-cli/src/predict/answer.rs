@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hedgerow::learning::Interval;
 use hedgerow_data::samples::UnknownTexts;
-use hedgerow_data::text::excerpt;
+use hedgerow_data::text::{counted, excerpt};
 use hedgerow_lab::predictions::{PROBABILITY, quoted};
 use hedgerow_report::terminal::significant;
 use serde_json::{Value, json};
@@ -182,26 +182,28 @@ impl Summary {
         unknown: &[UnknownTexts],
     ) -> String {
         let Self { rows, missing, .. } = self;
-        let mut words = format!("{rows} rows{}", predictor.words());
+        let mut words = format!("{}{}", counted(*rows, "row"), predictor.words());
         if *missing > 0 {
-            words += &format!(", {missing} missing values filled in");
+            words += &format!(", {} filled in", counted(*missing, "missing value"));
         }
         for (target, (labels, _)) in self.errors.iter().enumerate() {
             let Some(error) = self.mean(target) else { continue };
+            let labels = counted(*labels, "label");
             words += &match (layout.targets.get(target), layout.classes.is_empty()) {
-                (_, false) => format!(", accuracy {:.4} over {labels} labels", 1.0 - error),
-                (None, true) => format!(", MSE {} over {labels} labels", significant(error)),
+                (_, false) => format!(", accuracy {:.4} over {labels}", 1.0 - error),
+                (None, true) => format!(", MSE {} over {labels}", significant(error)),
                 (Some(name), true) => {
                     let (name, error) = (excerpt(name), significant(error));
-                    format!(", MSE of {name} {error} over {labels} labels")
+                    format!(", MSE of {name} {error} over {labels}")
                 }
             };
         }
         for UnknownTexts { column, count, examples } in unknown {
             let shown: Vec<String> = examples.iter().map(|text| excerpt(text)).collect();
-            let (values, are) = if *count == 1 { ("value", "is") } else { ("values", "are") };
+            let are = if *count == 1 { "is" } else { "are" };
             words += &format!(
-                "\n{count} {values} of column `{}` {are} not known to the model: {}{}",
+                "\n{} of column `{}` {are} not known to the model: {}{}",
+                counted(*count, "value"),
                 excerpt(column),
                 shown.join(", "),
                 if *count > examples.len() as u64 { ", ..." } else { "" }

@@ -59,7 +59,7 @@ pub enum FetchError {
     #[error("{} is being downloaded by another process", .0.display())]
     Busy(PathBuf),
     /// This file or folder here can't be written, and what the system said.
-    #[error("can't write to {path}: {1}", path = .0.display())]
+    #[error("can't write {path}: {1}", path = .0.display())]
     Unwritable(PathBuf, #[source] std::io::Error),
     /// This file here can't be read, and what the system said.
     #[error("can't read {path}: {1}", path = .0.display())]

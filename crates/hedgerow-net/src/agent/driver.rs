@@ -4,6 +4,7 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hedgerow_data::text::counted;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
@@ -48,7 +49,8 @@ pub enum AgentError {
     ConnectError(ConnectError),
     /// No line of the input could be used.
     #[error(
-        "nothing was learned or predicted: {bad} of {lines} lines were bad, line {first} first: {reason}"
+        "nothing was learned or predicted: {bad} of {} {} bad, line {first} first: {reason}",
+        counted(*.lines, "line"), if *.bad == 1 { "was" } else { "were" }
     )]
     NothingOfUse {
         /// Number of lines.

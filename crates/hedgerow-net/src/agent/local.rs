@@ -119,3 +119,38 @@ impl LocalNode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hedgerow::{Plan, PlanConfig};
+
+    use super::super::sample::Others;
+    use super::*;
+
+    #[test]
+    fn texts_that_are_not_listed_are_counted_whatever_is_asked() {
+        let columns = ["temperature", "sky=clear", "sky=rain"].map(String::from).to_vec();
+        let plan = Plan::new(PlanConfig::default().inputs(3).columns(columns).nodes(1)).unwrap();
+        let table = TableSchema::of_plan(plan.config()).unwrap();
+        let schema = Schema::new(&plan, &table, Others::Refuse, &[]);
+        let mut local = LocalNode::new(plan.node(0), schema, table);
+        let mut take = |text: &str, is_question| {
+            let sample = local.schema.read_object(text.as_bytes()).unwrap();
+            let answer = local.take(&sample, is_question);
+            assert!(matches!(answer, Ok(Taken::Predicted(_))), "{text}");
+            local.unseen_texts
+        };
+        assert_eq!(take(r#"{"temperature": 1, "sky": "rain", "y": 1}"#, false), 0);
+        assert_eq!(take(r#"{"temperature": 1, "sky": "fog", "y": 1}"#, false), 1);
+        assert_eq!(take(r#"{"temperature": 1, "sky": "fog"}"#, true), 2);
+        assert_eq!(take(r#"{"id": "a", "temperature": 1, "sky": 7}"#, false), 3);
+        // Missing is not unseen, and a label that comes later has no text.
+        assert_eq!(take(r#"{"temperature": 1, "sky": null}"#, true), 3);
+        assert_eq!(take(r#"{"temperature": 1}"#, true), 3);
+        assert_eq!(take(r#"{"id": "a", "y": 2}"#, false), 3);
+        // What is refused is not counted.
+        let sample = local.schema.read_object(br#"{"id": "b", "y": 2}"#).unwrap();
+        assert!(local.take(&Sample { unseen: vec!["fog".into()], ..sample }, false).is_err());
+        assert_eq!(local.unseen_texts, 3);
+    }
+}

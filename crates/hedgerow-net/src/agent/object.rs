@@ -287,7 +287,7 @@ mod tests {
             (r#"{"x": [1, 2], "wind": 3}"#, &["\"wind\" comes twice"]),
             (r#"{"x": [1, 2], "y": 3, "load": 3}"#, &["\"load\" comes twice"]),
             (r#"{"id": "a", "id": "b", "y": 3}"#, &["\"id\" comes twice"]),
-            (r#"{"x": [1]}"#, &["x has 1 numbers", "has 2"]),
+            (r#"{"x": [1]}"#, &["x has 1 number,", "has 2"]),
             (r#"{"x": [1, 2, 3, 4]}"#, &["x has 4 numbers", "has 2"]),
             (r#"{"id": "", "y": 1}"#, &["id must be"]),
             (r#"{"id": 1.5, "y": 1}"#, &["id must be", "1.5"]),
@@ -368,7 +368,7 @@ mod tests {
         for (text, part) in [
             (r#"{"x": [1, 2], "load": 3}"#, "all or none"),
             (r#"{"x": [1, 2], "load": 3, "cost": null}"#, "load, but this federation has"),
-            (r#"{"x": [1, 2], "y": [3]}"#, "y has 1 labels"),
+            (r#"{"x": [1, 2], "y": [3]}"#, "y has 1 label,"),
             (r#"{"x": [1, 2], "y": 3}"#, "3 is not a number"),
             (r#"{"x": [1, 2], "y": [3, 4], "load": 3}"#, "comes twice"),
         ] {

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use hedgerow::NodeId;
+use hedgerow_data::text::counted;
 use serde::{Deserialize, Serialize};
 
 /// Most events that wait to be told. Beyond it the oldest ones stay and the others are counted.
@@ -25,7 +26,8 @@ pub enum Severity {
 macro_rules! events {
     ($(
         $(#[$doc:meta])*
-        $name:ident = $kind:literal, $severity:ident, { $($field:ident: $type:ty),* }, $text:literal;
+        $name:ident = $kind:literal, $severity:ident, { $($field:ident: $type:ty),* },
+        $text:literal $(, $argument:expr)*;
     )+) => {
         /// What happened. Written as JSON, it is an object of its fields.
         #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -59,7 +61,9 @@ macro_rules! events {
             #[allow(unused_variables)]
             fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
-                    $(Self::$name { $($field),* } => write!(out, $text),)+
+                    $(Self::$name { $($field),* } => {
+                        write!(out, $text $(, $argument)*)
+                    })+
                 }
             }
         }
@@ -75,7 +79,8 @@ events! {
     NodeLeft = "node-left", Info, { node: String, number: NodeId }, "node {node:?} left";
     /// Rounds don't wait for a node.
     NodeSilent = "node-silent", Warning, { node: String, number: NodeId, missed: u32 },
-        "node {node:?} missed {missed} rounds in a row: rounds don't wait for it until it answers";
+        "node {node:?} missed {} in a row: rounds don't wait for it until it answers",
+        counted(*missed, "round");
     /// A silent node has answered.
     NodeBack = "node-back", Info, { node: String, number: NodeId },
         "node {node:?} answers again";
@@ -136,7 +141,7 @@ events! {
         "{actor} backed the run up to {path} at round {round}";
     /// A round needs more nodes than are connected.
     Shortage = "shortage", Warning, { needed: usize, connected: usize },
-        "the round waits for {needed} nodes, and {connected} are connected";
+        "the round waits for {}, {connected} connected", counted(*needed, "node");
     /// There are enough nodes again.
     ShortageOver = "shortage-over", Info, { needed: usize, connected: usize },
         "enough nodes are connected again: {connected} of {needed} that a round needs";
@@ -150,7 +155,7 @@ events! {
     StoreSuspect = "store-suspect", Warning, { reason: String }, "{reason}";
     /// A certificate of this server ends soon.
     CertificateEndsSoon = "certificate-ends-soon", Warning, { subject: String, days: i64 },
-        "the certificate of {subject} ends in {days} days";
+        "the certificate of {subject} ends in {}", counted(*days, "day");
     /// A certificate was replaced.
     CertificateRenewed = "certificate-renewed", Info, { subject: String },
         "the certificate of {subject} was renewed";
@@ -162,7 +167,7 @@ events! {
         "the revocation list is up to date: number {number}";
     /// More happened than could be told.
     EventsLost = "events-lost", Warning, { count: u64 },
-        "{count} events were dropped, because too many came at once";
+        "{} dropped, because too many came at once", counted(*count, "event");
 }
 
 /// Events that wait to be told, in bounded memory.

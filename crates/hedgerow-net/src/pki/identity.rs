@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hedgerow_data::text::counted;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
@@ -244,7 +245,9 @@ pub(crate) fn days_until(end: i64) -> i64 {
 fn warning(whose: &str, end: i64, remedy: &str) -> Option<String> {
     match days_until(end) {
         days if days < 0 => Some(format!("{whose} has ended and will be refused; {remedy}")),
-        days if days < WARNING_DAYS => Some(format!("{whose} ends in {days} days; {remedy}")),
+        days if days < WARNING_DAYS => {
+            Some(format!("{whose} ends in {}; {remedy}", counted(days, "day")))
+        }
         _ => None,
     }
 }

@@ -36,7 +36,8 @@ pub(crate) fn device_bars(results: &Results, method: &MethodResult) -> Option<Ba
     };
     let rows = order.iter().take(MOST_DEVICES);
     let rows = rows.map(|node| (device_name(results, *node), method.nodes[*node]));
-    let note = format!("{which}Median of all devices: {middle}; best: {last}.");
+    let measure = measure(results);
+    let note = format!("{which}Median {measure} of all devices: {middle}; best: {last}.");
     Some(bars(results, method, "Error per device", rows, note))
 }
 
@@ -55,8 +56,23 @@ pub(crate) fn weekday_bars(results: &Results, method: &MethodResult) -> Option<B
     has_dates.then(|| bars(results, method, "Error by day of the week", rows, String::new()))
 }
 
+/// The measure of errors of devices, hours and days.
+pub(crate) fn measure(results: &Results) -> &'static str {
+    if results.classes.is_empty() { "RMSE" } else { "share of wrong classes" }
+}
+
+/// The unit of that measure, in words; empty for a share.
+pub(crate) fn unit(results: &Results) -> String {
+    match results.data.target.as_str() {
+        _ if !results.classes.is_empty() => String::new(),
+        _ if !results.targets.is_empty() => "in standard deviations".to_owned(),
+        "" => "in the label's unit".to_owned(),
+        target => format!("in the unit of {target}"),
+    }
+}
+
 /// A mean squared error in the label's unit; a share of wrong classes as it is.
-fn in_unit(results: &Results, error: f64) -> f64 {
+pub(crate) fn in_unit(results: &Results, error: f64) -> f64 {
     if results.classes.is_empty() { error.sqrt() } else { error }
 }
 
@@ -78,12 +94,9 @@ fn bars(
         Bar { label, value, words, hint }
     };
     let name = method.label();
-    let quantity = match results.data.target.as_str() {
-        _ if !results.classes.is_empty() => format!("share of wrong classes of {name}"),
-        _ if !results.targets.is_empty() => format!("RMSE of {name}, in standard deviations"),
-        "" => format!("RMSE of {name}, in the label's unit"),
-        target => format!("RMSE of {name}, in the unit of {target}"),
-    };
+    let unit = unit(results);
+    let comma = if unit.is_empty() { "" } else { ", " };
+    let quantity = format!("{} of {name}{comma}{unit}", measure(results));
     Bars {
         title: format!("{title} on {}", results.data_name()),
         subtitle: format!("{}, {}", method.label(), results.sizes()),
@@ -118,6 +131,12 @@ mod tests {
         assert_eq!(bars.rows.len(), MOST_DEVICES);
         assert_eq!((bars.rows[0].label.as_str(), bars.rows[0].value), ("meter 999", 999.0));
         assert!(bars.note.contains("25 of 1000") && bars.note.contains("best: 0"), "{}", bars.note);
+        assert!(bars.quantity.starts_with("RMSE of tr, in "), "{}", bars.quantity);
+        assert!(bars.note.contains("Median RMSE of all devices"), "{}", bars.note);
+        results.classes = ["no", "yes"].map(str::to_owned).to_vec();
+        let bars = device_bars(&results, results.method("tr").unwrap()).unwrap();
+        assert_eq!(bars.quantity, "share of wrong classes of tr");
+        assert!(bars.note.contains("Median share of wrong classes of all"), "{}", bars.note);
         let one = with_errors(1);
         assert!(device_bars(&one, one.method("tr").unwrap()).is_none());
     }

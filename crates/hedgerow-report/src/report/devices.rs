@@ -5,7 +5,9 @@ use hedgerow_lab::results::{MethodResult, Results};
 use crate::figures::markup::escape;
 use crate::figures::number::significant;
 use crate::figures::predictions::device_name;
-use crate::figures::subsets::{device_bars, hour_bars, weekday_bars, worst_first};
+use crate::figures::subsets::{
+    device_bars, hour_bars, in_unit, measure, unit, weekday_bars, worst_first,
+};
 use crate::table::{NOTHING, Table};
 
 /// Devices in the table of a page.
@@ -24,17 +26,17 @@ pub(super) fn devices(results: &Results, subject: &MethodResult) -> String {
         [subject].into_iter().chain(others.filter(|method| method.kernel.is_none())).collect();
     let row = |node: &usize| {
         let error = |method: &&MethodResult| match method.nodes[*node] {
-            node if node.predictions > 0 => significant(node.mse, 3),
+            node if node.predictions > 0 => significant(in_unit(results, node.mse), 3),
             _ => NOTHING.to_owned(),
         };
         let predictions = subject.nodes[*node].predictions / results.trials.max(1) as u64;
         let head = [device_name(results, *node), predictions.to_string()];
         head.into_iter().chain(shown.iter().map(error)).collect()
     };
-    let measure = if results.classes.is_empty() { "MSE" } else { "Wrong" };
+    let column = if results.classes.is_empty() { "RMSE" } else { "Share wrong" };
     let headings = ["Device".to_owned(), "Predictions".to_owned()]
         .into_iter()
-        .chain(shown.iter().map(|method| format!("{measure}, {}", method.label())));
+        .chain(shown.iter().map(|method| format!("{column}, {}", method.label())));
     let table = Table::of_numbers(headings, order.iter().take(MOST_SHOWN).map(row));
     let rest = match order.len().checked_sub(MOST_SHOWN) {
         Some(rest) if rest > 0 => format!(" {rest} more are in summary.json."),
@@ -44,10 +46,11 @@ pub(super) fn devices(results: &Results, subject: &MethodResult) -> String {
         "<section aria-labelledby=\"devices-heading\">\n\
          <h2 id=\"devices-heading\">Error per device</h2>\n{}\
          <p class=\"caption\">{}</p>\n{}\
-         <p class=\"caption\">Worst first, over all trials.{rest}</p>\n</section>\n",
+         <p class=\"caption\">The {}, over all trials, worst first.{rest}</p>\n</section>\n",
         bars.in_page(),
         escape(&bars.note),
-        table.html("Error per device")
+        table.html("Error per device"),
+        escape(format!("{} {}", measure(results), unit(results)).trim_end())
     )
 }
 
@@ -85,7 +88,11 @@ mod tests {
         let subject = results.method("tr").unwrap();
         let page = devices(&results, subject);
         let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
-        assert!(place("b&lt;") < place("<th scope=\"row\">c") && page.contains("MSE, mk"));
+        assert!(place("b&lt;") < place("<th scope=\"row\">c") && page.contains("RMSE, mk"));
+        // As in the figure: 0.1, 0.2 and 0.3 are squares.
+        let roots = ["<td>0.548</td>", "<td>0.447</td>", "<td>0.316</td>"];
+        assert!(roots.iter().all(|root| page.contains(root)), "{page}");
+        assert!(page.contains("The RMSE in "), "{page}");
         assert!(!page.contains("sk") && page.contains("<td>2</td>"), "{page}");
         let mut alone = results.clone();
         alone.methods.iter_mut().for_each(|method| method.nodes.truncate(1));

@@ -38,7 +38,10 @@ pub enum BadInput {
         found: usize,
     },
     /// Too many or too few labels.
-    #[error("a sample has {expected} labels, but {found} came")]
+    #[error(
+        "a sample has {expected} label{}, but {found} came",
+        if *.expected == 1 { "" } else { "s" }
+    )]
     WrongLabels {
         /// Outputs of the plan.
         expected: usize,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, COOKIE, HeaderName, ORIGIN};
+use hedgerow_data::text::counted;
 use tokio::time::Instant;
 
 use crate::admin::token::{Token, TokenError, is_same, secret};
@@ -61,7 +62,7 @@ struct Session {
 pub(super) enum LoginRefused {
     #[error("this is not the token: `hedgerow admin token` on the server's machine shows it")]
     WrongToken,
-    #[error("too many wrong tokens came from this address: try again in {0} seconds")]
+    #[error("too many wrong tokens came from this address: try again in {}", counted(*.0, "second"))]
     TooMany(u64),
     #[error("the system has no randomness for a session")]
     NoRandomness,

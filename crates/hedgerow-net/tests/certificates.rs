@@ -124,6 +124,7 @@ async fn an_old_list_is_refused_also_after_a_restart() {
     let fixture = Fixture::new();
     let server = fixture.start().await;
     let first = std::fs::read(fixture.list()).unwrap();
+    lists_are_stored(&server, 1).await;
     fixture.authority.revoke("a").unwrap();
     let second = std::fs::read(fixture.list()).unwrap();
     lists_are_stored(&server, 2).await;

@@ -56,6 +56,7 @@ fn code(cause: &(dyn Error + 'static)) -> Option<Exit> {
         .or_else(|| cause.downcast_ref().map(of_file))
         .or_else(|| cause.downcast_ref().map(of_predicting))
         .or_else(|| cause.downcast_ref().map(of_serving))
+        .or_else(|| cause.downcast_ref().map(of_storing))
         .or_else(|| cause.downcast_ref().map(of_asking))
         .or_else(|| cause.downcast_ref().map(of_commanding))
 }
@@ -152,6 +153,8 @@ fn of_serving(error: &ServeError) -> Exit {
     match error {
         ServeError::Store(store) => of_storing(store),
         ServeError::OtherRun { .. } | ServeError::PlainText(_) => Exit::Usage,
+        #[cfg(feature = "otlp")]
+        ServeError::Otlp(_) => Exit::Usage,
         ServeError::Run { .. } | ServeError::Identity(_) | ServeError::Token(_) => Exit::Data,
         ServeError::Listen { .. } => Exit::Network,
         ServeError::NotStored(_) => Exit::Output,

@@ -378,10 +378,11 @@ fn strangers_take_neither_places_of_nodes_nor_those_of_the_dashboard() {
     for fed in 0..5 {
         strangers.extend((0..60).map(|_| TcpStream::connect(address).unwrap()));
         let mut node = join(folder.path(), "alpha", port(&line), &["--pace", "round"]);
+        wait_until("a place", || status(&line)["connected"] == 1);
         (0..10).for_each(|at| node.say(&object(10 * fed + at)));
         let (code, output, log) = node.end();
         assert_eq!((code, output.len()), (Some(0), 10), "{log}");
-        assert_eq!(status(&line)["samples"], 10 * (fed + 1));
+        wait_until("samples", || status(&line)["samples"] == 10 * (fed + 1));
     }
     drop(strangers);
     server.signal("-TERM");

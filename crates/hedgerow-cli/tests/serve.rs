@@ -127,3 +127,61 @@ fn the_defaults_can_be_printed() {
     assert_eq!(defaults["rounds"]["quorum"], "all");
     assert!(print(&["config"]).contains("[federation]"));
 }
+
+/// One request to a collector: its head, and its body.
+#[cfg(feature = "otlp")]
+fn exported(collector: &TcpListener, answer: &str) -> (String, Value) {
+    let (mut socket, _) = collector.accept().unwrap();
+    socket.set_read_timeout(Some(crate::process::PATIENCE)).unwrap();
+    let mut reader = BufReader::new(socket.try_clone().unwrap());
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    reader.read_exact(&mut body).unwrap();
+    write!(socket, "HTTP/1.1 {answer}\r\nContent-Length: 2\r\n\r\n{{}}").unwrap();
+    (head, serde_json::from_slice(&body).unwrap())
+}
+
+#[cfg(feature = "otlp")]
+#[test]
+fn a_collector_gets_the_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let collector = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", collector.local_addr().unwrap());
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "50"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "site=north"),
+    ];
+    let mut child = command(folder.path(), &[]).envs(variables).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let run: Value = serde_json::from_str(&line).unwrap();
+    // A refusal is told once, and it goes on.
+    exported(&collector, "503 Service Unavailable");
+    exported(&collector, "503 Service Unavailable");
+    let (head, body) = exported(&collector, "200 OK");
+    assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains("content-type: application/json\r\n"), "{head}");
+    assert!(head.contains("api-key: secret\r\n"), "{head}");
+    let sent = &body["resourceMetrics"][0];
+    let attributes = sent["resource"]["attributes"].to_string();
+    assert!(attributes.contains("north") && attributes.contains(run["run"].as_str().unwrap()));
+    let metrics = sent["scopeMetrics"][0]["metrics"].as_array().unwrap();
+    let names: Vec<&str> = metrics.iter().filter_map(|metric| metric["name"].as_str()).collect();
+    for name in ["hedgerow_rounds", "hedgerow_nodes_connected", "hedgerow_round_seconds"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    let (code, log) = end(child, "-TERM");
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(log.matches("metrics can't be sent").count(), 1, "{log}");
+    assert!(log.contains("the collector takes metrics again"), "{log}");
+    // What makes no sense is said at the start.
+    let refused = command(folder.path(), &[]).env(variables[0].0, "localhost").output().unwrap();
+    let errors = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && errors.contains("http://localhost:4318"), "{errors}");
+}

@@ -11,6 +11,8 @@ pub mod hub;
 pub mod listener;
 pub mod live_settings;
 pub mod metrics;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod renewal;
 pub mod server;
 mod signing;

@@ -14,6 +14,7 @@ use hedgerow_net::pki::identity::Role;
 use hedgerow_net::pki::{Authority, Issuing};
 use serde_json::Value;
 use tempfile::TempDir;
+use time::OffsetDateTime;
 
 const GOOD: usize = 16;
 /// Samples of each node in each part of the day.
@@ -21,9 +22,10 @@ const PART: usize = 60;
 const PARTS: usize = 7;
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Nodes that are no good ones.
+/// Other nodes.
 const WRONG_UNIT: &str = "wrong-unit";
 const LIAR: &str = "liar";
+const SILENT: &str = "silent";
 const REVOKED: &str = "revoked";
 const ENDING: &str = "ending";
 
@@ -77,7 +79,7 @@ impl Day {
 
     fn start_server(&mut self) {
         self.spawn("server", &["serve", "serve.toml"]);
-        self.wait_until("a server", |day| day.try_admin(&["status"]).is_some());
+        self.wait_until("a server", |day| day.run_admin(&["status"]).is_some());
     }
 
     fn kill_server(&mut self) {
@@ -156,31 +158,50 @@ impl Day {
         }
     }
 
-    fn try_admin(&self, arguments: &[&str]) -> Option<Value> {
+    /// What an operator's command prints, if it succeeds.
+    fn run_admin(&self, arguments: &[&str]) -> Option<String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hedgerow"));
         command.current_dir(self.folder.path()).args(["admin", "--json", "--store", "server.db"]);
         let done = command.args(arguments).output().unwrap();
-        done.status.success().then(|| serde_json::from_slice(&done.stdout).unwrap())
+        done.status.success().then(|| String::from_utf8(done.stdout).unwrap())
     }
 
     fn admin(&self, arguments: &[&str]) -> Value {
-        self.try_admin(arguments).unwrap_or_else(|| panic!("{arguments:?}"))
+        let printed = self.run_admin(arguments).unwrap_or_else(|| panic!("{arguments:?}"));
+        serde_json::from_str(&printed).unwrap()
     }
 
     /// How often something happened in the life of this server.
     fn events(&self, kind: &str) -> u64 {
+        self.metric(&format!("hedgerow_events_total{{kind=\"{kind}\"}}"))
+    }
+
+    fn metric(&self, series: &str) -> u64 {
         let mut socket = TcpStream::connect(("127.0.0.1", self.ports[1])).unwrap();
         socket
             .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             .unwrap();
         let mut page = String::new();
         socket.read_to_string(&mut page).unwrap();
-        let series = format!("hedgerow_events_total{{kind=\"{kind}\"}} ");
-        page.lines().find_map(|line| line.strip_prefix(&series)).unwrap().parse().unwrap()
+        let value = page.lines().find_map(|line| line.strip_prefix(series)).unwrap();
+        value.trim().parse().unwrap()
     }
 
-    fn wait_for(&self, kind: &str) {
+    fn wait_for_event(&self, kind: &str) {
         self.wait_until(kind, |day| day.events(kind) > 0);
+    }
+
+    fn state(&self, node: &str) -> String {
+        let listed = self.admin(&["nodes", "--name", node]);
+        listed["nodes"][0]["state"].as_str().unwrap().to_owned()
+    }
+
+    /// What was done, and to whom.
+    fn audit(&self) -> Vec<(String, String)> {
+        let text = self.run_admin(&["audit", "--from", "1", "--most", "1000"]).unwrap();
+        let entries = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let of = |entry: &Value, key: &str| entry[key].as_str().unwrap().to_owned();
+        entries.map(|entry| (of(&entry, "action"), of(&entry, "subject"))).collect()
     }
 
     /// The mean squared error of the good nodes in the last part of the day.
@@ -236,56 +257,65 @@ fn quiet() -> f64 {
 #[test]
 fn a_bad_day_ends_like_a_quiet_one() {
     let mut day = Day::begin();
-    // It joins first, alone with its unit.
+    // One joins first, alone with its unit.
     day.join(WRONG_UNIT);
-    day.give(WRONG_UNIT, 40);
-    day.wait_until("its report", |day| !day.answers(WRONG_UNIT).is_empty());
-    for node in good().chain([LIAR.to_owned(), REVOKED.to_owned()]) {
+    day.give(WRONG_UNIT, 3 * PART);
+    day.wait_until("a first node", |day| day.admin(&["status"])["connected"] == 1);
+    for node in good().chain([LIAR, SILENT, REVOKED].map(str::to_owned)) {
         day.join(&node);
     }
-    day.give(WRONG_UNIT, 2 * PART);
-    day.give(LIAR, 3 * PART);
-    day.give(REVOKED, PART);
+    // A certificate ends soon: its node renews it.
+    let a_day_ago = OffsetDateTime::now_utc() - time::Duration::hours(23);
+    Authority::at(&day.path("pki")).at_time(a_day_ago).issue(ENDING, 1).unwrap();
+    day.join(ENDING);
+    for (node, parts) in [(LIAR, 3), (SILENT, 9), (REVOKED, 2), (ENDING, 9)] {
+        day.give(node, parts * PART);
+    }
     day.pass();
-    day.wait_for("scale-changed");
+    day.wait_for_event("scale-changed");
+    day.wait_until("a renewal", |day| {
+        day.metric("hedgerow_signings_total{outcome=\"renewed\"}") > 0
+    });
 
-    // A node is there and says nothing.
-    day.join("silent");
-    day.wait_until("a silent node", |day| !day.answers_of_state("silent").is_empty());
-    day.signal("silent", "-STOP");
-    day.give(REVOKED, PART);
+    // One is there and says nothing; one is revoked.
+    day.signal(SILENT, "-STOP");
     day.pass();
-    day.wait_for("node-silent");
-    assert_eq!(day.answers_of_state("silent"), ["silent"]);
-
-    // One is revoked, and one has a certificate that ends.
+    day.wait_for_event("node-silent");
     day.authority.revoke(REVOKED).unwrap();
-    day.wait_for("node-revoked");
+    day.wait_for_event("node-revoked");
+    assert_eq!(day.state(REVOKED), "revoked");
     day.admin(&["ban", WRONG_UNIT, "--reason", "reports in another unit"]);
-    assert_eq!(day.events("node-banned"), 1);
     day.kill_server();
     day.start_server();
+    assert_eq!([day.state(WRONG_UNIT), day.state(REVOKED)], ["banned", "revoked"]);
     day.pass();
-
     day.admin(&["ban", LIAR, "--reason", "its labels are wrong"]);
-    day.signal("silent", "-CONT");
-    day.wait_until("it speaks", |day| day.admin(&["nodes", "--state", "silent"])["nodes"] == *"[]");
+    assert_eq!(day.events("node-banned"), 1);
+    day.signal(SILENT, "-CONT");
     day.pass();
+    day.wait_until("it speaks again", |day| day.state(SILENT) == "connected");
 
     // The disk is full for a while.
     day.set_disk("4096");
     for node in good() {
         day.give(&node, 1);
     }
-    day.wait_for("store-failed");
+    day.wait_for_event("store-failed");
     day.set_disk("unlimited");
-    day.wait_for("store-recovered");
+    day.wait_for_event("store-recovered");
     day.pass();
     day.kill_server();
     day.start_server();
     day.pass();
     day.pass();
+    assert_eq!(day.state(ENDING), "connected");
 
+    let done: Vec<(String, String)> = day.audit();
+    let has = |action: &str, subject: &str| {
+        done.iter().any(|(is, of)| (is.as_str(), of.as_str()) == (action, subject))
+    };
+    assert!(has("ban", WRONG_UNIT) && has("ban", LIAR) && has("expel", REVOKED), "{done:?}");
+    assert!(good().all(|node| has("join", &node)), "{done:?}");
     let (found, expected) = (day.error(), quiet());
     assert!(found <= 1.1 * expected, "MSE {found}, on a quiet day {expected}");
 }

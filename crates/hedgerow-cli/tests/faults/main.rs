@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+mod day;
 mod fleet;
 mod proxy;
 

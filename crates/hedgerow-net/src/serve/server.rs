@@ -69,6 +69,10 @@ pub enum ServeError {
         /// The first difference.
         difference: String,
     },
+    /// The environment asks for metrics in a way that makes no sense.
+    #[cfg(feature = "otlp")]
+    #[error(transparent)]
+    Otlp(#[from] super::otlp::OtlpError),
     /// The server's certificate can't be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -150,6 +154,8 @@ impl Server {
         if identity.is_none() {
             check_plain_text(address)?;
         }
+        #[cfg(feature = "otlp")]
+        let exporter = super::otlp::Exporter::from_environment()?;
         let identity =
             identity.map(|folder| ServerIdentity::open(&folder)).transpose()?.map(Arc::new);
         let passphrase = passphrase_file.as_deref().map(Passphrase::read).transpose()?;
@@ -234,6 +240,10 @@ impl Server {
             Err(error) => {
                 tracing::error!("`hedgerow admin` can't be used on this machine: {error}")
             }
+        }
+        #[cfg(feature = "otlp")]
+        if let Some(exporter) = exporter {
+            chores.spawn(exporter.run(Arc::clone(&hub)));
         }
         chores.spawn(keep_time(Arc::clone(&hub)));
         chores.spawn(keep_tidy(Arc::clone(&hub)));

@@ -47,7 +47,8 @@ fn an_operator_sees_steers_and_restores_a_run() {
     let folder = folder.path();
     assert!(hedgerow(folder, &["pki", "issue", "alice", "--operator"]).status.success());
     let (server, line) = serve(folder, 0);
-    let mut nodes = ["alpha", "beta"].map(|node| join(folder, node, port(&line), &[]));
+    let soon = ["--set", "server.retry_refused=200ms"];
+    let mut nodes = ["alpha", "beta"].map(|node| join(folder, node, port(&line), &soon));
     for at in 0..20 {
         nodes.iter_mut().for_each(|node| node.say(&object(at)));
     }

@@ -371,6 +371,13 @@ impl Coordinator {
         (needed > connected).then_some((needed, connected))
     }
 
+    /// Nodes that have reported a label and how many must have before there is a first scale, if
+    /// those are too few.
+    pub fn scale_shortage(&self) -> Option<(usize, usize)> {
+        let labelled = self.server.as_ref().filter(|_| self.is_unscaled)?.labelled_nodes();
+        labelled.filter(|(nodes, needed)| nodes < needed)
+    }
+
     /// Connected nodes that may contribute.
     fn contributors(&self) -> usize {
         // Almost always there are no standings.

@@ -450,6 +450,7 @@ fn without_a_scale_there_are_no_uploads_and_reports_are_answers() {
     send(&mut fixture, 0, &report(10.0)).unwrap();
     send(&mut fixture, 0, &report(11.0)).unwrap();
     assert_eq!((fixture.coordinator.answered, fixture.is_due()), (1, false));
+    assert_eq!(fixture.coordinator.scale_shortage(), Some((1, 2)));
     let lying = Report { numbers: vec![-1.0; 15] };
     assert!(send(&mut fixture, 1, &lying).unwrap_err().reason.to_string().contains("column 0"));
     fixture.pass(100);

@@ -457,8 +457,12 @@ const RETRY_COMMIT: Duration = Duration::from_millis(250);
 /// Most nodes in one transaction, so that commits of rounds don't wait long.
 const NODES_PER_TRANSACTION: usize = 500;
 
-/// `waits for 12, 11 connected`, while a round needs more nodes than are connected.
+/// `waits for 12, 11 connected`, while a round needs more nodes than are connected, or the first
+/// scale more nodes with labels.
 fn shortage(coordinator: &Coordinator) -> Option<String> {
-    let (needed, connected) = coordinator.shortage()?;
-    Some(format!("waits for {needed}, {connected} connected"))
+    if let Some((needed, connected)) = coordinator.shortage() {
+        return Some(format!("waits for {needed}, {connected} connected"));
+    }
+    let (nodes, needed) = coordinator.scale_shortage()?;
+    Some(format!("the first scale needs labels of {needed} nodes, {nodes} reported some"))
 }

@@ -217,7 +217,7 @@ impl Metrics {
             ("store_ok", "1 if the latest round was stored", Some(f64::from(status.store_ok))),
             (
                 "shortage",
-                "1 if the open round needs more nodes than are connected",
+                "1 if the open round needs more nodes, or the first scale more with labels",
                 Some(f64::from(status.shortage.is_some())),
             ),
         ] {

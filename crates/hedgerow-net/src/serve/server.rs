@@ -222,6 +222,13 @@ impl Server {
             Some(wanted) => {
                 let listener = TcpListener::bind(wanted).await.map_err(failed(wanted))?;
                 let bound = listener.local_addr().map_err(failed(wanted))?;
+                if !guards_reading && !bound.ip().to_canonical().is_loopback() {
+                    tracing::warn!(
+                        address = %bound,
+                        "the dashboard shows everything to whoever reaches it: listen.login is \
+                         \"never\""
+                    );
+                }
                 let logins = Arc::new(Logins::open(&path, guards_reading)?);
                 let (metrics, hosts) = (hub.metrics().clone(), Hosts::new(names));
                 let router =

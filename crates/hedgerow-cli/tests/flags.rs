@@ -101,7 +101,7 @@ fn what_says_where_results_go_and_how_wide_intervals_are() {
         (&["--predictions", "p.txt"], 2, &["--predictions: run.predictions", ".csv", "p.txt"]),
         (&["--predictions", "d.csv"], 2, &["--predictions: run.predictions", "data", "d.csv"]),
         (&["--predictions", "d.csv/p.csv"], 4, &["d.csv/p.csv", "d.csv is not a folder"]),
-        (&["--predictions", "taken.csv"], 4, &["taken.csv", "directory"]),
+        (&["--predictions", "taken.csv"], 4, &["taken.csv", "not a file is in the way"]),
         (&["--save-model", "no/m"], 4, &["can't write no/m", "no such folder"]),
         (&["--save-model", "d.csv"], 4, &["d.csv: not a model of hedgerow", "left as it is"]),
         (&["--save-model", "."], 4, &[".", "left as it is"]),

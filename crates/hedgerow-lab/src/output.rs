@@ -41,13 +41,7 @@ impl OutputFolder {
         let mut probe = NamedTempFile::new_in(path).map_err(unwritable)?;
         probe.write_all(b"probe").map_err(unwritable)?;
         // Find obstacles before the run, not after it.
-        for name in names {
-            let path = path.join(name);
-            if path.exists() && !path.is_file() {
-                let source = std::io::Error::other("something that is not a file is in the way");
-                return Err(OutputError::Unwritable { path, source });
-            }
-        }
+        names.iter().try_for_each(|name| check_file(&path.join(name)))?;
         Ok(Self { path: path.to_owned(), names })
     }
 
@@ -99,7 +93,9 @@ pub fn check_file(path: &Path) -> Result<(), OutputError> {
         Some(folder) if !folder.is_dir() => {
             std::io::Error::other(format!("{} is not a folder", folder.display()))
         }
-        _ if path.is_dir() => std::io::ErrorKind::IsADirectory.into(),
+        _ if path.exists() && !path.is_file() => {
+            std::io::Error::other("something that is not a file is in the way")
+        }
         _ => return Ok(()),
     };
     Err(OutputError::Unwritable { path: path.to_owned(), source })

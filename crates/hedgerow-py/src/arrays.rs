@@ -1,6 +1,7 @@
 //! Numbers from Python: numpy arrays of any layout, and everything that numpy can convert to one.
 //! Contiguous arrays of f32 are not copied.
 
+use hedgerow_data::schema::split_category;
 use numpy::{
     Element, PyArray1, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
     PyUntypedArray, PyUntypedArrayMethods,
@@ -8,7 +9,7 @@ use numpy::{
 use pyo3::exceptions::{PyMemoryError, PyOverflowError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyMapping, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyList, PyMapping, PySlice, PyString, PyTuple};
 
 use crate::errors;
 
@@ -306,11 +307,30 @@ fn narrowed(wide: &[f64]) -> PyResult<Vec<f32>> {
 }
 
 /// The numbers of one sample: a vector, a list or tuple (None is missing), or a mapping from the
-/// names of columns, such as a dictionary or a row of a frame.
+/// names of columns, such as a dictionary or a row of a frame. A mapping may have a column of text
+/// in place of the inputs that its texts have.
 pub(crate) fn sample(
     x: &Bound<'_, PyAny>,
     inputs: usize,
     columns: &[String],
+) -> PyResult<Vec<f32>> {
+    row(x, inputs, columns, true)
+}
+
+/// The labels of several targets of one sample, in the same forms.
+pub(crate) fn targets(
+    y: &Bound<'_, PyAny>,
+    outputs: usize,
+    names: &[String],
+) -> PyResult<Vec<f32>> {
+    row(y, outputs, names, false)
+}
+
+fn row(
+    x: &Bound<'_, PyAny>,
+    inputs: usize,
+    columns: &[String],
+    has_texts: bool,
 ) -> PyResult<Vec<f32>> {
     let row = if let Ok(list) = x.cast::<PyList>() {
         list.iter().map(|item| number(&item)).collect::<PyResult<_>>()?
@@ -319,7 +339,7 @@ pub(crate) fn sample(
     } else if x.is_instance_of::<PyUntypedArray>() {
         Numbers::vector(x)?.into_vec()
     } else if let Ok(named) = x.cast::<PyDict>() {
-        by_name(columns, named.is_empty(), |column| named.get_item(column))?
+        by_name(columns, named.is_empty(), has_texts, |column| named.get_item(column))?
     } else if x.hasattr(intern!(x.py(), "keys"))?
         && (!columns.is_empty() || x.cast::<PyMapping>().is_ok())
     {
@@ -327,7 +347,7 @@ pub(crate) fn sample(
             let item = x.call_method1(intern!(x.py(), "get"), (column,))?;
             Ok(Some(item).filter(|item| !item.is_none()))
         };
-        by_name(columns, x.len()? == 0, found)?
+        by_name(columns, x.len()? == 0, has_texts, found)?
     } else {
         Numbers::vector(x)?.into_vec()
     };
@@ -338,10 +358,12 @@ pub(crate) fn sample(
     }
 }
 
-/// A sample with named numbers. Absent ones are missing.
+/// A sample with named numbers. Absent ones are missing; without its text, all inputs of a column
+/// of text are zero, as in `hedgerow join`.
 fn by_name<'py>(
     columns: &[String],
     is_empty: bool,
+    has_texts: bool,
     find: impl Fn(&str) -> PyResult<Option<Bound<'py, PyAny>>>,
 ) -> PyResult<Vec<f32>> {
     if columns.is_empty() {
@@ -352,12 +374,20 @@ fn by_name<'py>(
     let mut found = 0;
     let mut row = Vec::with_capacity(columns.len());
     for column in columns {
-        row.push(match find(column)? {
-            Some(item) => {
+        row.push(match (find(column)?, split_category(column).filter(|_| has_texts)) {
+            (Some(item), _) => {
                 found += 1;
                 number(&item).map_err(|error| about(item.py(), column, &error))?
             }
-            None => f32::NAN,
+            (None, Some((column, known))) => match find(column)? {
+                Some(item) => {
+                    found += 1;
+                    let text = text(&item).map_err(|error| about(item.py(), column, &error))?;
+                    f32::from(u8::from(text.as_deref() == Some(known)))
+                }
+                None => 0.0,
+            },
+            (None, None) => f32::NAN,
         });
     }
     if found == 0 && !is_empty {
@@ -367,6 +397,43 @@ fn by_name<'py>(
         )));
     }
     Ok(row)
+}
+
+/// Texts of a dictionary that are none of those that the columns have.
+pub(crate) fn unseen_texts(x: &Bound<'_, PyAny>, columns: &[String]) -> PyResult<Vec<String>> {
+    let Ok(named) = x.cast::<PyDict>() else { return Ok(Vec::new()) };
+    let mut raw: Vec<&str> = columns
+        .iter()
+        .filter_map(|input| split_category(input))
+        .map(|(column, _)| column)
+        .collect();
+    raw.dedup();
+    let mut unseen = Vec::new();
+    for column in raw {
+        let text = named.get_item(column)?.map(|item| text(&item)).transpose()?.flatten();
+        let is_known = |text: &String| {
+            columns.iter().any(|input| split_category(input) == Some((column, text)))
+        };
+        unseen.extend(text.filter(|text| !is_known(text)));
+    }
+    Ok(unseen)
+}
+
+/// The text that an item of a column of text is, where a number or a truth value stands for its
+/// text; none if it is missing.
+fn text(item: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    if item.is_none() {
+        return Ok(None);
+    }
+    if let Ok(text) = item.cast::<PyString>() {
+        let text = text.to_cow()?;
+        return Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()));
+    }
+    if let Ok(truth) = item.cast::<PyBool>() {
+        return Ok(Some(truth.is_true().to_string()));
+    }
+    let number = item.extract::<f64>()?;
+    Ok(Some(number).filter(|number| !number.is_nan()).map(|number| number.to_string()))
 }
 
 /// A number of a sample.

@@ -22,7 +22,7 @@ pub(crate) fn read(plan: &Plan, y: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f32
     if y.is_none() {
         return Ok(None);
     }
-    let labels = arrays::sample(y, plan.outputs(), &targets(plan))
+    let labels = arrays::targets(y, plan.outputs(), &targets(plan))
         .map_err(|error| with_place(y.py(), "y", &error))?;
     Ok(Some(labels).filter(|labels| !labels.iter().any(|label| label.is_nan())))
 }
@@ -189,8 +189,8 @@ pub(crate) fn check_one_output(plan: &Plan) -> PyResult<()> {
     match plan.outputs() {
         1 => Ok(()),
         outputs => Err(errors::value(format!(
-            "messages that Python carries have one output, but the plan has {outputs}: one target, \
-             or two classes"
+            "Engine, Server and Flower carry messages of one output (one target, or two classes), \
+             but the plan has {outputs}: use Federation in one process, or Node with `hedgerow serve`"
         ))),
     }
 }

@@ -1,6 +1,7 @@
 //! The messages between nodes and server as Python classes.
 
 use hedgerow::message::{Errors, Numbers as Carried, Selection, UploadHead, UploadMessage};
+use hedgerow_data::text::counted;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
@@ -74,9 +75,10 @@ impl Upload {
 
     fn __repr__(&self, py: Python<'_>) -> String {
         let Self { round, vote, samples, squared_error, .. } = self;
-        let (vote, numbers) = (or_none(*vote, |vote| vote.to_string()), length(py, &self.numbers));
+        let vote = or_none(*vote, |vote| vote.to_string());
+        let numbers = counted(length(py, &self.numbers), "number");
         format!(
-            "Upload(round={round}, vote={vote}, {numbers} numbers, samples={samples}, squared_error={squared_error})"
+            "Upload(round={round}, vote={vote}, {numbers}, samples={samples}, squared_error={squared_error})"
         )
     }
 
@@ -120,7 +122,7 @@ impl Broadcast {
     fn __repr__(&self, py: Python<'_>) -> String {
         let kernels = or_none(self.kernels, |kernels| format!("{kernels:?}"));
         let (round, numbers) = (self.round, length(py, &self.numbers));
-        format!("Broadcast(round={round}, kernels={kernels}, {numbers} numbers)")
+        format!("Broadcast(round={round}, kernels={kernels}, {})", counted(numbers, "number"))
     }
 
     fn __getnewargs__(&self, py: Python<'_>) -> (u64, Option<(u32, u32)>, Py<PyArray1<f32>>) {

@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::arrays;
 use crate::batch::{self, lock};
 use crate::errors;
 use crate::labels;
@@ -186,15 +187,14 @@ impl Node {
         y: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = x.py();
-        let (x, y) = (Some(self.sample(x)?), labels::read(&self.told(py)?.0, y)?);
-        let answer = self.take(py, Sample { x, y, ..Sample::default() })?;
+        let (sample, y) = (self.sample(x)?, labels::read(&self.told(py)?.0, y)?);
+        let answer = self.take(py, Sample { y, ..sample })?;
         predictions(py, &answer["prediction"])
     }
 
     /// Predicts, and remembers the sample until its label arrives.
     fn predict_later<'py>(&self, id: &str, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let sample =
-            Sample { id: Some(id.to_owned()), x: Some(self.sample(x)?), ..Sample::default() };
+        let sample = Sample { id: Some(id.to_owned()), ..self.sample(x)? };
         let answer = self.take(x.py(), sample)?;
         predictions(x.py(), &answer["prediction"])
     }
@@ -302,14 +302,18 @@ impl Node {
         process::id() != self.process
     }
 
-    fn sample(&self, x: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
-        batch::sample(&self.told(x.py())?.0, x)
+    /// A sample without a label.
+    fn sample(&self, x: &Bound<'_, PyAny>) -> PyResult<Sample> {
+        let plan = self.told(x.py())?.0;
+        // First, because it names the column that is wrong.
+        let row = Some(batch::sample(&plan, x)?);
+        let unseen = arrays::unseen_texts(x, &plan.config().columns)?;
+        Ok(Sample { x: row, unseen, ..Sample::default() })
     }
 
     /// What the node says of a sample.
     fn predicted(&self, x: &Bound<'_, PyAny>) -> PyResult<Value> {
-        let sample = Sample { x: Some(self.sample(x)?), ..Sample::default() };
-        self.take(x.py(), sample)
+        self.take(x.py(), self.sample(x)?)
     }
 
     /// What is learned, once the server has told it.
@@ -319,12 +323,6 @@ impl Node {
         }
         let reply = self.answered(self.ask(py, Question::Plan)?)?;
         let plan = Plan::from_json(reply.as_str().unwrap_or_default())?;
-        if plan.0.config().series.is_some() {
-            return Err(errors::value(
-                "a node in Python takes all inputs of a sample, but this federation makes some of \
-                 the time or of earlier rows: use `hedgerow join`",
-            ));
-        }
         Ok(self.plan.get_or_init(|| plan).clone())
     }
 

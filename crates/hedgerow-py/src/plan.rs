@@ -17,8 +17,9 @@ use crate::errors;
 ///
 /// ``method`` gr (growing ridge), tr (tuned ridge), mk (MK-OFL), sk:N (SK-OFL with the N-th kernel,
 /// from 1), naive, emk, pof, fedpoe, linear or linear-newton. ``inputs``, ``columns`` How many
-/// numbers a sample has, or their names; samples with names are then taken by them. ``target`` Name
-/// of the label, or names of several with commas. ``classes`` Names of the classes, if the label is
+/// numbers a sample has, or their names; samples with names are then taken by them. ``categories``
+/// The texts of columns of text, ``{"sky": ["clear", "rain"]}``. ``target`` Name of the label, or
+/// names of several with commas. ``classes`` Names of the classes, if the label is
 /// one. ``nodes`` K, how many nodes are expected. Rates are made for it. ``budget`` r, numbers that
 /// a message may have. It decides how many random features a kernel has. ``kernels``, ``draw`` The
 /// dictionary: pairs of a family (gaussian, laplacian, cauchy, matern32, matern52) and a squared
@@ -57,7 +58,7 @@ impl Plan {
     #[new]
     #[pyo3(
         signature = (**settings),
-        text_signature = "(*, method='tr', inputs=0, columns=(), target='y', classes=(), nodes=1, budget=100, kernels=None, draw='shared', loss='squared', huber_delta=1.0, ridge=0.01, step_size=1.0, step_schedule='anytime', weight_rate=1.0, weight_schedule='anytime', weight_rule='incremental', memory=1000000, scaling='online', ranges=None, compression='none', every=1, part=1, personal=None, aggregation='mean', seed=1)"
+        text_signature = "(*, method='tr', inputs=0, columns=(), categories=None, target='y', classes=(), nodes=1, budget=100, kernels=None, draw='shared', loss='squared', huber_delta=1.0, ridge=0.01, step_size=1.0, step_schedule='anytime', weight_rate=1.0, weight_schedule='anytime', weight_rule='incremental', memory=1000000, scaling='online', ranges=None, compression='none', every=1, part=1, personal=None, aggregation='mean', seed=1)"
     )]
     fn new(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let (mut learning, mut sections, mut dictionary) = (Table::new(), Table::new(), None);
@@ -79,7 +80,7 @@ impl Plan {
         }
         sections.insert("learning".into(), learning.into());
         let plan = read_plan(&[Layer::table("", sections)], dictionary);
-        plan.map(Self).map_err(|error| errors::config(&error))
+        Self::checked(plan.map_err(|error| errors::config(&error))?)
     }
 
     /// Reads the output of ``to_json``, or the plan that a server sends to its nodes.
@@ -88,7 +89,7 @@ impl Plan {
         let unreadable =
             |error| errors::value(format!("the learning configuration can't be read: {error}"));
         let config = serde_json::from_str(text).map_err(unreadable)?;
-        hedgerow::Plan::new(config).map(Self).map_err(errors::value)
+        Self::checked(hedgerow::Plan::new(config).map_err(errors::value)?)
     }
 
     /// The plan as JSON.
@@ -187,6 +188,20 @@ impl Plan {
 
     fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> Self {
         self.clone()
+    }
+}
+
+impl Plan {
+    /// Refuses a plan whose samples only `hedgerow join` can make.
+    fn checked(plan: hedgerow::Plan) -> PyResult<Self> {
+        if plan.config().series.is_some() {
+            return Err(errors::value(
+                "learners and nodes in Python take all inputs of a sample, but this plan makes \
+                 some of the time or of earlier rows (learning.calendar, learning.lags): use \
+                 `hedgerow join`, with --http for questions from Python, or simulate and compare",
+            ));
+        }
+        Ok(Self(plan))
     }
 }
 

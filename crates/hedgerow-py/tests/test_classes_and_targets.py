@@ -182,7 +182,8 @@ def test_messages_have_one_output() -> None:
     assert sum(engine.predict_proba_one([0.0, 1.0]).values()) == pytest.approx(1.0)
     for several in (Plan(inputs=2, classes=NAMES), Plan(inputs=2, target="a,b")):
         for kind in (Engine, Server):
-            with pytest.raises(ValueError, match=r"one output, but the plan has [23]"):
+            words = r"one output \(one target, or two classes\), but the plan has [23]: use Federation"
+            with pytest.raises(ValueError, match=words):
                 kind(several)
 
 

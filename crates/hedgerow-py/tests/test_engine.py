@@ -214,7 +214,7 @@ def test_messages_survive_pickles() -> None:
     told = Broadcast(3, (1, 2), [0.5])
     same_told = pickle.loads(pickle.dumps(told))
     assert (same_told.round, same_told.kernels, same_told.numbers.tolist()) == (3, (1, 2), [0.5])
-    assert repr(told) == "Broadcast(round=3, kernels=(1, 2), 1 numbers)"
+    assert repr(told) == "Broadcast(round=3, kernels=(1, 2), 1 number)"
 
 
 def test_compressed_messages_are_for_the_network() -> None:

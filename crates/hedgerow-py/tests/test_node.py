@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hedgerow import Node, Plan
+from hedgerow import Learner, Node, Plan
 
 from .conftest import Serve, free_port, until
 
@@ -84,6 +84,48 @@ def test_bad_samples_are_refused_and_the_node_goes_on(serve: Serve) -> None:
         node.learn_one([np.nan, None], 1.0)  # type: ignore[list-item]
         status = node.status()
         assert (status["node"]["samples"], status["node"]["imputed"]) == (1, 2)
+
+
+SKY = ('learning.columns=["temperature", "sky"]', 'learning.categories.sky=["clear", "rain", "1"]')
+
+
+def test_columns_of_text_come_by_name(serve: Serve) -> None:
+    _, address = serve(*SKY, "learning.nodes=1", "learning.scaling=none")
+    with Node(address, name="a") as node:
+        assert node.plan.columns == ["temperature", "sky=clear", "sky=rain", "sky=1"]
+        learner = Learner(node.plan)
+        texts = {"sky": ["clear", "rain", "1"]}
+        assert node.plan == Plan(columns=["temperature", "sky"], categories=texts, target="y", scaling="none")
+        for t in range(40):
+            sky, temperature = ["clear", "rain"][t % 2], t % 7 / 7
+            node.learn_one({"temperature": temperature, "sky": sky}, temperature + t % 2)
+            learner.learn_one({"temperature": temperature, "sky": sky}, temperature + t % 2)
+        wet, dry = (node.predict_one({"temperature": 0.5, "sky": sky}) for sky in ("rain", "clear"))
+        assert wet > dry
+        for sample, numbers in (
+            ({"temperature": 0.5, "sky": " rain "}, [0.5, 0.0, 1.0, 0.0]),
+            ({"temperature": 0.5, "sky": 1}, [0.5, 0.0, 0.0, 1.0]),
+            ({"temperature": 0.5, "sky=rain": 1.0, "sky=clear": 0.0, "sky=1": 0}, [0.5, 0.0, 1.0, 0.0]),
+            ({"temperature": 0.5, "sky": None}, [0.5, 0.0, 0.0, 0.0]),
+            ({"temperature": 0.5}, [0.5, 0.0, 0.0, 0.0]),
+        ):
+            assert learner.predict_one(sample) == learner.predict_one(numbers)
+            # A round may close between two questions.
+            assert node.predict_one(sample) == pytest.approx(node.predict_one(numbers), abs=0.02)
+        assert node.status()["node"]["unseen_texts"] == 0
+        fog = {"temperature": 0.5, "sky": "fog"}
+        assert node.predict_one(fog) == pytest.approx(node.predict_one([0.5, 0.0, 0.0, 0.0]), abs=0.02)
+        assert node.status()["node"]["unseen_texts"] == 1
+        with pytest.raises(TypeError, match="sky"):
+            node.predict_one({"temperature": 0.5, "sky": ["rain"]})
+
+
+@pytest.mark.parametrize("setting", ["learning.lags=2", 'learning.calendar="hour"'])
+def test_inputs_of_time_and_past_are_refused_with_what_to_do(serve: Serve, setting: str) -> None:
+    _, address = serve('learning.columns=["a"]', 'learning.time="when"', setting)
+    words = r"of the time or of earlier rows \(learning.calendar, learning.lags\): use `hedgerow join`"
+    with pytest.raises(ValueError, match=words):
+        Node(address, name="a")
 
 
 def test_tls(serve: Serve, program: Path, tmp_path: Path) -> None:

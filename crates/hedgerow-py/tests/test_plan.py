@@ -84,6 +84,9 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"inputs": 3, "columns": object()}, TypeError, ["columns"]),
         ({"inputs": 3, "aggregation": "median"}, ValueError, ["aggregation", "mean", "median"]),
         ({"columns": ["a"], "scaling": "ranges", "ranges": {"a": (0, 1)}}, ValueError, ["learning.ranges"]),
+        ({"columns": ["a=b"]}, ValueError, ["learning.columns", "without =", "a=b"]),
+        ({"columns": ["a"], "categories": {"b": ["c"]}}, ValueError, ["learning.categories", "(a)", "b"]),
+        ({"columns": ["a"], "lags": 2}, ValueError, ["earlier rows", "learning.lags", "hedgerow join"]),
         (
             {"columns": ["a"], "scaling": "ranges", "ranges": {"a": (1, 0), "y": (0, 1)}},
             ValueError,

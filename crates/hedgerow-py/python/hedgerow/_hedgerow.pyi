@@ -27,7 +27,7 @@ __all__ = [
 
 __version__: Final[str]
 
-_Sample = ArrayLike | Mapping[str, float | None] | Sequence[float | None]
+_Sample = ArrayLike | Mapping[str, float | str | None] | Sequence[float | None]
 _Kernel = float | tuple[str, float]
 # A number, a tuple of numbers of several targets, or the name of a class.
 _Prediction = float | Any
@@ -40,6 +40,7 @@ class Plan:
         method: str = "tr",
         inputs: int = 0,
         columns: Sequence[str] = (),
+        categories: Mapping[str, Sequence[str]] | None = None,
         target: str = "y",
         classes: Sequence[str] = (),
         nodes: int = 1,

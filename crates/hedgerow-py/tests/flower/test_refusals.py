@@ -15,6 +15,16 @@ from hedgerow.flower.records import Answer
 from .grid import NODES, ROWS, Meadow, hear, meadow, samples, sent
 
 
+@pytest.mark.parametrize(
+    ("several", "outputs"), [({"target": "a,b"}, 2), ({"classes": ["low", "middle", "high"]}, 3)]
+)
+def test_several_targets_and_many_classes_have_no_strategy(several: dict[str, Any], outputs: int) -> None:
+    words = rf"Flower carry messages of one output .* but the plan has {outputs}: use Federation .* Node"
+    with pytest.raises(ValueError, match=words):
+        HedgerowStrategy(Plan(inputs=2, **several))
+    HedgerowStrategy(Plan(inputs=2, classes=["low", "high"]))
+
+
 @pytest.mark.parametrize("partition", [-1, 2**32, "3", True, 0.5])
 def test_partitions_are_whole_numbers(partition: Any, caplog: pytest.LogCaptureFixture) -> None:
     grid = meadow(1)

@@ -1,5 +1,6 @@
 //! Errors of one method by device, hour of the day and day of the week.
 
+use hedgerow_data::text::counted;
 use hedgerow_lab::results::{MethodResult, Results, SubsetError};
 
 use super::bars::{Bar, Bars};
@@ -90,7 +91,7 @@ fn bars(
             0 => "no predictions".to_owned(),
             _ => significant(value, 3),
         };
-        let hint = format!("{} predictions in each trial", predictions / trials);
+        let hint = format!("{} in each trial", counted(predictions / trials, "prediction"));
         Bar { label, value, words, hint }
     };
     let name = method.label();

@@ -1,7 +1,7 @@
 // The table of nodes. Rows are made once, and then only changed cells are written, so that a
 // thousand rows stay responsive.
 
-import { ago, bytes, count, nothing, number } from "./words.js";
+import { ago, bytes, count, counted, nothing, number } from "./words.js";
 
 const page = 100;
 
@@ -193,7 +193,7 @@ export class NodeTable {
   tell(found, shown) {
     const all = this.nodes.length + this.leftOut;
     const parts = [
-      found === all ? `${count(all)} nodes` : `${count(found)} of ${count(all)} nodes`,
+      found === all ? counted(all, "node") : `${count(found)} of ${counted(all, "node")}`,
     ];
     if (shown < found) parts.push(`${count(shown)} shown`);
     if (this.leftOut > 0) parts.push(`${count(this.leftOut)} more are not listed`);

@@ -6,7 +6,7 @@ import { EventList } from "./events.js";
 import { NodeTable, setText } from "./nodes.js";
 import { Operators } from "./operators.js";
 import { Track } from "./track.js";
-import { bytes, count, number, percent, span } from "./words.js";
+import { bytes, count, counted, number, percent, span } from "./words.js";
 
 // An event comes every second; after so long without one, nobody is there.
 const silence = 8000;
@@ -131,7 +131,7 @@ function showNumbers() {
       `up for ${span(status.uptime_ms)}`,
   );
   say("mse", number(status.mse));
-  say("samples", `${count(status.samples)} samples`);
+  say("samples", counted(status.samples, "sample"));
   say("window-mse", number(status.window_mse));
   say("window", `the last ${count(status.window_rounds)} rounds`);
   say("window-words", `Lately: the last ${count(status.window_rounds)} rounds.`);

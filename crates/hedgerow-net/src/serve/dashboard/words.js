@@ -12,6 +12,11 @@ export function count(value) {
   return isNumber(value) ? whole.format(value) : nothing;
 }
 
+// "1 node", "2 nodes": the noun is one whose plural ends in s.
+export function counted(value, noun) {
+  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
 export function number(value) {
   if (!isNumber(value)) return nothing;
   const size = Math.abs(value);

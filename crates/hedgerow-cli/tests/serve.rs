@@ -183,5 +183,8 @@ fn a_collector_gets_the_metrics() {
     // What makes no sense is said at the start.
     let refused = command(folder.path(), &[]).env(variables[0].0, "localhost").output().unwrap();
     let errors = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.status.code() == Some(2) && errors.contains("http://localhost:4318"), "{errors}");
+    assert!(
+        refused.status.code() == Some(2) && errors.contains("http://localhost:4318"),
+        "{errors}"
+    );
 }

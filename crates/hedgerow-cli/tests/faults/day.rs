@@ -37,17 +37,18 @@ struct Day {
     processes: BTreeMap<String, Child>,
     /// Samples that each node was given.
     given: BTreeMap<String, usize>,
+    bad: bool,
 }
 
 impl Day {
-    fn begin() -> Self {
+    fn begin(bad: bool) -> Self {
         let folder = TempDir::new().unwrap();
         let pki = folder.path().join("pki");
         let authority = Authority::init(&pki, &[]).unwrap();
         let ports = [(); 2]
             .map(|()| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
         let text = format!(
-            "[learning]\nmethod = \"gr\"\ninputs = 2\nnodes = 20\nbudget = 40\n\n\
+            "[learning]\nmethod = \"gr\"\ninputs = 2\nnodes = 20\nbudget = 100\n\n\
              [rounds]\nquorum = \"all\"\ndeadline = \"300ms\"\nsilent_after = 2\n\n\
              [listen]\naddress = \"127.0.0.1:{}\"\ndashboard = \"127.0.0.1:{}\"\n\
              identity = {pki:?}\n\n\
@@ -58,7 +59,7 @@ impl Day {
         );
         fs::write(folder.path().join("serve.toml"), text).unwrap();
         let (processes, given) = (BTreeMap::new(), BTreeMap::new());
-        let mut day = Self { folder, authority, ports, processes, given };
+        let mut day = Self { folder, authority, ports, processes, given, bad };
         day.start_server();
         day
     }
@@ -125,7 +126,7 @@ impl Day {
     /// Gives a node so many more samples.
     fn give(&mut self, name: &str, count: usize) {
         let given = self.given.get_mut(name).unwrap();
-        let lines: String = (*given..*given + count).map(|at| sample(name, at)).collect();
+        let lines: String = (*given..*given + count).map(|at| sample(name, at, self.bad)).collect();
         *given += count;
         let log = self.path(&format!("{name}.jsonl"));
         File::options().append(true).open(log).unwrap().write_all(lines.as_bytes()).unwrap();
@@ -206,7 +207,7 @@ impl Day {
 
     /// The mean squared error of the good nodes in each part of the day.
     fn errors(&self) -> Vec<f64> {
-        let mut parts = vec![0.0; PARTS];
+        let mut parts = [0.0; PARTS];
         for node in good() {
             let answers = self.answers(&node);
             for (part, answers) in answers.rchunks(PART).take(PARTS).enumerate() {
@@ -234,32 +235,23 @@ fn good() -> impl Iterator<Item = String> {
 }
 
 /// A sample of the same function at every node; bad ones have it in another unit, or its negative.
-fn sample(name: &str, at: usize) -> String {
+fn sample(name: &str, at: usize, bad: bool) -> String {
     let seed = name.bytes().map(usize::from).sum::<usize>();
     let phase = (seed * 31 + at * 17) as f64;
     let (u, v) = (phase.sin(), (1.7 * phase).cos());
-    let noise = 0.1 * (phase * 12.9898).sin();
+    let noise = 0.1 * (1e4 * (phase * 12.9898).sin()).sin();
     let y = 3.0 + (2.0 * u).sin() * v + noise;
     let y = match name {
-        WRONG_UNIT => 1e9 * y,
-        LIAR => 6.0 - 2.0 * y,
+        WRONG_UNIT if bad => 1e9 * y,
+        LIAR if bad => 6.0 - 2.0 * y,
         _ => y,
     };
     format!("{}\n", serde_json::json!({ "x": [u, v], "y": y }))
 }
 
-fn quiet() -> Vec<f64> {
-    let mut day = Day::begin();
-    for node in good() {
-        day.join(&node);
-    }
-    (0..PARTS).for_each(|_| day.pass());
-    day.errors()
-}
-
-#[test]
-fn a_bad_day_ends_like_a_quiet_one() {
-    let mut day = Day::begin();
+/// A fleet whose nodes have all joined, and have learned from the first part of the day.
+fn morning(bad: bool) -> Day {
+    let mut day = Day::begin(bad);
     // One joins first, alone with its unit.
     day.join(WRONG_UNIT);
     day.give(WRONG_UNIT, 3 * PART);
@@ -275,6 +267,12 @@ fn a_bad_day_ends_like_a_quiet_one() {
         day.give(node, parts * PART);
     }
     day.pass();
+    day
+}
+
+#[test]
+fn a_bad_day_ends_like_a_quiet_one() {
+    let mut day = morning(true);
     day.wait_for_event("scale-changed");
     day.wait_until("a renewal", |day| {
         day.metric("hedgerow_signings_total{outcome=\"renewed\"}") > 0
@@ -319,7 +317,9 @@ fn a_bad_day_ends_like_a_quiet_one() {
     };
     assert!(has("ban", WRONG_UNIT) && has("ban", LIAR) && has("expel", REVOKED), "{done:?}");
     assert!(good().all(|node| has("join", &node)), "{done:?}");
-    let (found, expected) = (day.errors(), quiet());
-    let last = PARTS - 1;
-    assert!(found[last] <= 1.1 * expected[last], "MSE {found:?}, on a quiet day {expected:?}");
+    let mut quiet = morning(false);
+    (1..PARTS).for_each(|_| quiet.pass());
+    let (found, expected) = (day.errors(), quiet.errors());
+    eprintln!("MSE {found:?}, on a quiet day {expected:?}");
+    assert!(found[PARTS - 1] <= 1.1 * expected[PARTS - 1]);
 }

@@ -67,7 +67,8 @@ impl Exporter {
             resource.push(("service.instance.id".to_owned(), status.run));
             let message = convert::message(&page, &resource, (began, SystemTime::now()));
             let sent = timeout(self.patience, self.send(&message)).await;
-            let sent = sent.unwrap_or_else(|_| Err(format!("no answer within {:?}", self.patience)));
+            let sent =
+                sent.unwrap_or_else(|_| Err(format!("no answer within {:?}", self.patience)));
             let had_failed = std::mem::replace(&mut self.has_failed, sent.is_err());
             match sent {
                 Ok(()) if had_failed => tracing::info!("the collector takes metrics again"),

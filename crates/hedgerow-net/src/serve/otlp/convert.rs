@@ -231,9 +231,15 @@ hedgerow_round_seconds_bucket{le="+Inf"} 5
         let rounds = find("hedgerow_rounds");
         assert_eq!(rounds["description"], "Rounds closed by this process");
         let sum = &rounds["sum"];
-        assert_eq!((&sum["isMonotonic"], &sum["aggregationTemporality"]), (&json!(true), &json!(2)));
+        assert_eq!(
+            (&sum["isMonotonic"], &sum["aggregationTemporality"]),
+            (&json!(true), &json!(2))
+        );
         let point = &sum["dataPoints"][0];
-        assert_eq!((&point["asDouble"], &point["timeUnixNano"]), (&json!(7.0), &json!("3000000000")));
+        assert_eq!(
+            (&point["asDouble"], &point["timeUnixNano"]),
+            (&json!(7.0), &json!("3000000000"))
+        );
         assert_eq!(point["startTimeUnixNano"], "1000000000");
         let uploads = find("hedgerow_uploads")["sum"]["dataPoints"].as_array().unwrap();
         assert_eq!(uploads.len(), 2);

@@ -146,9 +146,7 @@ fn span(given: Option<(String, String)>, default: u64) -> Result<Duration, OtlpE
     let Some((variable, value)) = given else { return Ok(Duration::from_millis(default)) };
     match value.trim().parse() {
         Ok(ms @ 1..=86_400_000) => Ok(Duration::from_millis(ms)),
-        _ => {
-            Err(OtlpError::Value { variable, bound: "milliseconds from 1 to 86400000", value })
-        }
+        _ => Err(OtlpError::Value { variable, bound: "milliseconds from 1 to 86400000", value }),
     }
 }
 

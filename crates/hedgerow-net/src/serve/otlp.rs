@@ -1,5 +1,5 @@
-//! [`Exporter`]: sends the metrics to a collector of OpenTelemetry, as OTLP over HTTP in JSON. The
-//! standard environment variables say where and how often.
+//! Sends the metrics to a collector of OpenTelemetry, as OTLP over HTTP in JSON. The standard
+//! environment variables say where and how often.
 
 use std::io;
 use std::sync::Arc;

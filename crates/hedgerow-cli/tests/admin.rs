@@ -108,7 +108,9 @@ fn an_operator_sees_steers_and_restores_a_run() {
     let in_use = admin(folder, &["restore", "monday.db"]);
     assert_refused(&in_use, 4, &[STORE], folder);
     nodes.iter_mut().for_each(|node| node.say(&object(20)));
-    wait_until("more is learned", || answer(folder, &["status"])["samples"] == 42);
+    let samples = || answer(folder, &["status"])["samples"].as_u64().unwrap();
+    // A round closes with one node; the other may be late for it, and tell with its next upload.
+    wait_until("more is learned", || samples() > 40);
     stop(server);
     assert_refused(&admin(folder, &["restore", "none.db"]), 3, &["none.db"], folder);
     assert_refused(&admin(folder, &["status"]), 6, &["no server uses this store"], folder);
@@ -119,8 +121,7 @@ fn an_operator_sees_steers_and_restores_a_run() {
     assert_eq!(again["run"], line["run"]);
     nodes.iter_mut().for_each(|node| node.say(&object(21)));
     wait_until("nodes go on", || {
-        let status = answer(folder, &["status"]);
-        status["round"].as_u64().unwrap() > round && status["samples"].as_u64().unwrap() >= 42
+        answer(folder, &["status"])["round"].as_u64().unwrap() > round && samples() > 40
     });
     let log = words(folder, &["audit", "--most", "1000"]);
     assert!(log.contains("restore") && log.contains("monday.db"), "{log}");

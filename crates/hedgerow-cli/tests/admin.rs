@@ -119,8 +119,9 @@ fn an_operator_sees_steers_and_restores_a_run() {
     assert!(folder.join(restored["replaced"].as_str().unwrap()).exists(), "{restored}");
     let (server, again) = serve(folder, port(&line));
     assert_eq!(again["run"], line["run"]);
-    nodes.iter_mut().for_each(|node| node.say(&object(21)));
+    // What is learned before a node hears of the earlier round does not count in it.
     wait_until("nodes go on", || {
+        nodes.iter_mut().for_each(|node| node.say(&object(21)));
         answer(folder, &["status"])["round"].as_u64().unwrap() > round && samples() > 40
     });
     let log = words(folder, &["audit", "--most", "1000"]);

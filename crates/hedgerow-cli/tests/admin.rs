@@ -126,7 +126,7 @@ fn an_operator_sees_steers_and_restores_a_run() {
     });
     let log = words(folder, &["audit", "--most", "1000"]);
     assert!(log.contains("restore") && log.contains("monday.db"), "{log}");
-    assert!(answer(folder, &["audit", "--verify"])["entries"].as_u64() > chain["entries"].as_u64());
+    assert!(answer(folder, &["audit", "--verify"])["entries"].as_u64().unwrap() >= 8);
     for node in nodes {
         let (code, _, log) = node.end();
         assert_eq!(code, Some(0), "{log}");

@@ -20,6 +20,9 @@ use hedgerow_net::serve::metrics::{Direction, Layer, Metrics, Outcome};
 use invented::Invented;
 use tokio::net::TcpListener;
 
+/// Connections at once.
+const CONNECTIONS: usize = 64;
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -36,7 +39,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = folder.path().join("invented");
     let logins = Logins::open(&store, false)?;
     println!("token: {}", Token::read(&store)?.reveal());
-    serve(listener, router(source, metrics, Hosts::default(), Arc::new(logins)), 64).await;
+    let routes = router(source, metrics, Hosts::default(), Arc::new(logins), CONNECTIONS);
+    serve(listener, routes, CONNECTIONS).await;
     Ok(())
 }
 

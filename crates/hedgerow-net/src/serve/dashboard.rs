@@ -63,12 +63,14 @@ pub async fn serve(listener: TcpListener, routes: Router, connections: usize) {
     crate::http::serve(listener, routes, connections, HEAD_TIMEOUT, http).await;
 }
 
-/// All routes, for requests that name one of `hosts`.
+/// All routes, for requests that name one of `hosts`. Of so many connections at most half are
+/// streams of events, so that other requests are answered.
 pub fn router(
     desk: Arc<dyn Operates>,
     metrics: Metrics,
     hosts: Hosts,
     logins: Arc<Logins>,
+    connections: usize,
 ) -> Router {
     let files = assets::FILES.into_iter().fold(Router::new(), |router, file| {
         router.route(file.path, get(async move |headers: HeaderMap| file.answer(&headers)))
@@ -90,7 +92,7 @@ pub fn router(
         .route("/healthz", get(async || "alive\n"))
         .route("/readyz", get(ready))
         .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here\n"))
-        .with_state(Arc::new(Live::new(desk, metrics)))
+        .with_state(Arc::new(Live::new(desk, metrics, connections / 2)))
         .merge(operators)
         .layer(middleware::from_fn_with_state(Arc::new(hosts), guard))
 }

@@ -231,10 +231,10 @@ impl Server {
                 }
                 let logins = Arc::new(Logins::open(&path, guards_reading)?);
                 let (metrics, hosts) = (hub.metrics().clone(), Hosts::new(names));
-                let router =
-                    dashboard::router(Arc::clone(&hub) as _, metrics, hosts, Arc::clone(&logins));
+                let (desk, readers) = (Arc::clone(&hub) as _, places.readers);
+                let router = dashboard::router(desk, metrics, hosts, Arc::clone(&logins), readers);
                 // They end with the chores.
-                chores.spawn(dashboard::serve(listener, router, places.readers));
+                chores.spawn(dashboard::serve(listener, router, readers));
                 chores.spawn(watch_token(logins));
                 Some(bound)
             }

@@ -29,6 +29,9 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
+/// Connections of a dashboard at once.
+const CONNECTIONS: usize = 64;
+
 /// An invented run that can fail on demand.
 struct Fake {
     run: Arc<Invented>,
@@ -97,7 +100,8 @@ impl Served {
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, port))).unwrap();
         let address = listener.local_addr().unwrap();
         let hosts = Hosts::new(["hedgerow.example".to_owned()]);
-        runtime.spawn(serve(listener, router(source, metrics, hosts, Arc::new(logins)), 64));
+        let routes = router(source, metrics, hosts, Arc::new(logins), CONNECTIONS);
+        runtime.spawn(serve(listener, routes, CONNECTIONS));
         Self { _runtime: runtime, address, folder }
     }
 

@@ -9,7 +9,7 @@ use hedgerow_net::serve::metrics::{Metrics, Outcome};
 use hedgerow_net::serve::status::{Point, Status};
 
 use super::invented::Invented;
-use super::{Answer, Fake, Served};
+use super::{Answer, CONNECTIONS, Fake, Served};
 use crate::common::PATIENCE;
 
 const PATHS: [&str; 17] = [
@@ -256,7 +256,7 @@ fn stopping_ends_the_streams_that_have_no_end() {
     let source = Fake::new(Invented::new("run-7", "mk", 3, 10));
     let folder = tempfile::tempdir().unwrap();
     let logins = Arc::new(Logins::open(&folder.path().join("run.db"), false).unwrap());
-    let routes = router(source, Metrics::new(), Hosts::default(), logins);
+    let routes = router(source, Metrics::new(), Hosts::default(), logins, CONNECTIONS);
     let serving = runtime.spawn(serve(listener, routes, 64));
     listener_stream.set_read_timeout(Some(PATIENCE)).unwrap();
     listener_stream.write_all(LISTEN).unwrap();
@@ -359,7 +359,7 @@ fn events_tell_the_status_every_second() {
 #[test]
 fn there_is_an_end_to_listeners_and_a_place_when_one_leaves() {
     let served = served();
-    let mut listeners: Vec<_> = (0..64)
+    let mut listeners: Vec<_> = (0..CONNECTIONS / 2)
         .map(|_| {
             let mut stream = BufReader::new(served.connect(LISTEN));
             next_status(&mut stream);

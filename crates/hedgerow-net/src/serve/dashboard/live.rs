@@ -38,14 +38,14 @@ pub(super) struct Snapshot {
 }
 
 impl Live {
-    pub(super) fn new(source: Arc<dyn Source>, metrics: Metrics) -> Self {
+    pub(super) fn new(source: Arc<dyn Source>, metrics: Metrics, listeners: usize) -> Self {
         Self {
             source,
             metrics,
             status: Kept::default(),
             history: Kept::default(),
             ready: Kept::default(),
-            listeners: Arc::new(Semaphore::new(MAX_LISTENERS)),
+            listeners: Arc::new(Semaphore::new(listeners.min(MAX_LISTENERS))),
         }
     }
 

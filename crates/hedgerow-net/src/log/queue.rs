@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most lines that wait.
 const MOST_LINES: usize = 4_096;
 
 /// Longest line; the rest of a longer one is cut off.
 const MOST_BYTES: usize = 16 << 10;
+
+/// How often a full queue is tried again when it has to be emptied.
+const FULL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// How many dropped lines are told, as a line.
 pub(super) type Gap = fn(u64) -> String;
@@ -49,10 +52,20 @@ impl Queue {
 
     /// Waits until all lines so far are written, but not for long.
     pub(super) fn flush(&self, patience: Duration) {
+        let end = Instant::now() + patience;
         let (done, is_done) = sync_channel(1);
-        if self.sender.try_send(Item::Flush(done)).is_ok() {
-            _ = is_done.recv_timeout(patience);
+        let mut item = Item::Flush(done);
+        loop {
+            match self.sender.try_send(item) {
+                Ok(()) => break,
+                Err(TrySendError::Full(returned)) if Instant::now() < end => {
+                    item = returned;
+                    thread::sleep(FULL_INTERVAL);
+                }
+                Err(_) => return,
+            }
         }
+        _ = is_done.recv_timeout(end.saturating_duration_since(Instant::now()));
     }
 }
 

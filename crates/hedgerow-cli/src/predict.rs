@@ -308,7 +308,7 @@ impl Predictor {
             let column = model.schema().and_then(|schema| schema.node.as_ref());
             if let Some(column) = column.filter(|column| *column != BY_FILE && !arguments.shared) {
                 words += &format!(
-                    ": no column {} names the node of a row (--node NAME predicts as one)",
+                    ": no column {:?} names the node of a row (--node NAME predicts as one)",
                     excerpt(column)
                 );
             }

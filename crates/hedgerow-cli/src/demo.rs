@@ -19,6 +19,7 @@ use hedgerow_data::text::counted;
 use hedgerow_lab::results::{MethodResult, Results};
 use hedgerow_lab::run::{self, Experiment};
 use hedgerow_lab::settings::Settings;
+use hedgerow_net::serve::ServeSettings;
 use hedgerow_report::terminal::significant;
 use serde_json::json;
 
@@ -114,6 +115,9 @@ const DEFAULT_ROUNDS: i64 = 1200;
 pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
     let mut settings = simulation(arguments)?;
     let data = run::load_data(&settings, &|_| ())?;
+    // A node that has no label has nothing to say in a round, and the others would wait for it.
+    let unlabelled = data.missing_labels();
+    let data = data.labelled()?;
     let talks = !arguments.quiet && !arguments.json;
     let folder = DemoFolder::prepare(arguments, &settings, &data)?;
     // The same samples: nodes with more than the others have some left.
@@ -134,6 +138,10 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
     let outcome = Outcome {
         error: simulated_error(&simulated, kernel),
         equality: Equality::check(&folder, &simulated, kernel)?,
+        before_scale: match arguments.kill || is_over.load(Ordering::Relaxed) {
+            true => 0,
+            false => (folder.rounds as u64).saturating_sub(ended.round),
+        },
         measure: match (data.classes.as_slice(), data.outputs) {
             ([], 1) => "MSE",
             ([], _) => "MSE, mean over targets in their own units,",
@@ -152,11 +160,10 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
         print(&format!("{told}\n"))?;
     } else if talks {
         print(&summary(arguments, &fleet, &ended, &outcome))?;
-        if data.missing_labels() > 0 {
+        if unlabelled > 0 {
             eprintln!(
-                "note: left out over the network: {} without a label; a simulation has a round \
-                 without a sample instead, so its error differs",
-                counted(data.missing_labels(), "sample")
+                "note: left out of the data: {} without a label",
+                counted(unlabelled, "sample")
             );
         }
     }
@@ -187,6 +194,8 @@ fn simulation(arguments: &Arguments) -> anyhow::Result<Settings> {
     layers
         .extend([layer("federation.methods", vec![method].into()), layer("run.trials", 1.into())]);
     let settings = Settings::load(&layers)?;
+    let served = Layer::value("--method", "learning.method", arguments.method.as_str());
+    ServeSettings::read(&[served, Layer::value("", "learning.inputs", 1)])?;
     settings.data.check_rereadable()?;
     if settings.data.columns.horizon > 1 {
         let bound = "1 in a demonstration, where labels come with their inputs";
@@ -272,6 +281,8 @@ struct Outcome {
     equality: Equality,
     /// What errors are.
     measure: &'static str,
+    /// Samples of each node from which the first scale was made before the first round.
+    before_scale: u64,
 }
 
 /// The error of a simulation as nodes report theirs: of several targets, the mean over targets in
@@ -301,7 +312,12 @@ fn summary(arguments: &Arguments, fleet: &Fleet<'_>, ended: &Status, outcome: &O
         let (servers, nodes) = (counted(*servers_killed, "time"), counted(*nodes_killed, "time"));
         text += &format!("; killed: the server {servers}, nodes {nodes}");
     }
-    let Outcome { error, equality: Equality { predictions, equal }, measure } = outcome;
+    let Outcome { error, equality: Equality { predictions, equal }, measure, before_scale } =
+        outcome;
+    if *before_scale > 0 {
+        let before = counted(*before_scale, "more sample");
+        text += &format!("; the first scale took {before} of each node");
+    }
     text += &format!("\n{measure} over the network: {}", significant(ended.mse.unwrap_or(0.0)));
     if let Some(error) = error {
         text += &format!("; in one process (hedgerow simulate): {}", significant(*error));

@@ -76,7 +76,9 @@ fn of_suite(error: &SuiteError) -> Exit {
 
 fn of_predicting(error: &PredictError) -> Exit {
     match error {
-        PredictError::SameFile { .. } | PredictError::Level { .. } => Exit::Usage,
+        PredictError::SameFile { .. } | PredictError::Level { .. } | PredictError::NoIntervals => {
+            Exit::Usage
+        }
         PredictError::NoModel { source: NoModel::UnknownNode { .. }, .. } => Exit::Usage,
         _ => Exit::Data,
     }

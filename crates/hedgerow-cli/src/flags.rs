@@ -67,7 +67,7 @@ pub(crate) const MISSING: Flag = Flag {
         "missing",
         "data.missing",
         Takes::List("LIST"),
-        "Texts that stand for a missing value, besides an empty cell",
+        "Texts that stand for a missing value, besides an empty cell, NA, N/A, NaN, null and ?",
     )
 };
 pub(crate) const CATEGORIES: Flag = Flag::new(

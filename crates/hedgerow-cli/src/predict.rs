@@ -86,7 +86,7 @@ Examples:
   tail -f log.csv | hedgerow predict model.safetensors --node meter-17 --json
 
 Each row has the number of its line in the input, the node if rows have one, the prediction, the ends of its interval where there is one, and the label and the squared error where there is a label. Of several targets each has a row, with its name. Of classes there are the class, a column probability_NAME for each, and whether the class is wrong where there is a label.
-To forecast a row that is not there yet, append a row with an empty label.
+To forecast a row that is not there yet, append a row with an empty label. A model with lags needs that many earlier rows of a node, with their labels, before the first that it predicts.
 The mean squared error, or the share of right classes, is told at the end, on standard error. `hedgerow model FILE` says what is in a model.";
 
 /// Why there are no predictions.
@@ -116,6 +116,11 @@ pub(crate) enum PredictError {
     /// A level that intervals can't have.
     #[error("--interval must be between {} and {}, but is {found:?}", Level::LEAST, Level::MOST)]
     Level { found: String },
+    /// A level where there are no intervals.
+    #[error(
+        "--interval: this model predicts without intervals: there are none for classes and none from the shared model (--node NAME predicts as a node)"
+    )]
+    NoIntervals,
     /// The output would overwrite an input.
     #[error("--out {}: that is {what}", .path.display())]
     SameFile { path: PathBuf, what: &'static str },
@@ -141,6 +146,9 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
     let mut stream = SampleStream::predicting(file, table, &schema)?;
     let no_model = |source| PredictError::NoModel { path: path.to_owned(), source };
     let mut predictor = Predictor::new(&model, arguments, &stream).map_err(no_model)?;
+    if arguments.interval.is_some() && !predictor.has_intervals(&model) {
+        return Err(PredictError::NoIntervals.into());
+    }
     let layout = Layout {
         has_nodes: stream.has_owners(),
         has_intervals: predictor.has_intervals(&model),
@@ -179,6 +187,8 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
     }
     output.finish()?;
     let unknown = stream.unknown_texts();
+    let node = arguments.node.as_deref();
+    summary.add_without_past(stream.rows_without_past(node), stream.history());
     // A closed standard error is no reason to fail.
     _ = writeln!(
         std::io::stderr(),
@@ -271,7 +281,7 @@ fn schema_of(
 /// Who predicts.
 enum Predictor {
     /// The shared model; whether nodes have layers over it that are left out.
-    Shared(Box<Node>, bool),
+    Shared(Box<Node>, String),
     /// One node.
     One(Box<Node>, String),
     /// The node of each row.
@@ -292,7 +302,18 @@ impl Predictor {
         if stream.has_owners() && !names.is_empty() && !arguments.shared {
             return Ok(Self::EachItsOwn(HashMap::new()));
         }
-        Ok(Self::Shared(Box::new(model.shared()?), model.plan().has_own_layers()))
+        let mut words = String::new();
+        if model.plan().has_own_layers() {
+            words += " by the shared model, without what nodes have learned for themselves";
+            let column = model.schema().and_then(|schema| schema.node.as_ref());
+            if let Some(column) = column.filter(|column| *column != BY_FILE && !arguments.shared) {
+                words += &format!(
+                    ": no column {:?} names the node of a row (--node NAME predicts as one)",
+                    excerpt(column)
+                );
+            }
+        }
+        Ok(Self::Shared(Box::new(model.shared()?), words))
     }
 
     /// The node that predicts a row of this owner.
@@ -319,10 +340,7 @@ impl Predictor {
     /// Who predicted, in words.
     fn words(&self) -> String {
         match self {
-            Self::Shared(_, false) => String::new(),
-            Self::Shared(_, true) => {
-                " by the shared model, without what nodes have learned for themselves".to_owned()
-            }
+            Self::Shared(_, words) => words.clone(),
             Self::One(_, name) => format!(" by node {name}"),
             Self::EachItsOwn(nodes) => {
                 format!(" by {}, each its own", counted(nodes.len(), "node"))

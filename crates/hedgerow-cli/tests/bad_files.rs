@@ -118,6 +118,13 @@ fn nothing_or_next_to_nothing() {
 }
 
 #[test]
+fn a_text_among_several_targets() {
+    let content = "a,y,z\n1,2,ok\n2,3,bad\n";
+    let parts = ["row 2", "\"z\"", "\"ok\"", "several targets", "--target with one column"];
+    assert_all_refused(&[case("d.csv", content, &["--target", "y,z"], &parts)]);
+}
+
+#[test]
 fn text_in_other_encodings() {
     let utf16 = |text: &str, bytes: fn(u16) -> [u8; 2]| {
         text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>()

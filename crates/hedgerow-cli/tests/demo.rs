@@ -8,13 +8,16 @@ use tempfile::TempDir;
 
 use crate::process::{assert_refused, demo, json, write};
 
-/// Readings of three meters by the hour, with a text column and a gap.
+/// Readings of three meters by the hour, with a text column, a gap, and labels that are missing.
 fn meters(folder: &Path) {
     let mut content = String::from("when,meter,sky,temperature,load\n");
     for row in 0..360 {
         let (hour, meter) = (row / 3, row % 3);
         let sky = ["clear", "rain"][hour / 5 % 2];
-        let load = 300.0 + 40.0 * (hour % 24) as f64 + 10.0 * meter as f64;
+        let load = match row {
+            7 | 12 | 13 => String::new(),
+            _ => (300 + 40 * (hour % 24) + 10 * meter).to_string(),
+        };
         let temperature = if row == 40 { "gone".to_owned() } else { (hour % 7).to_string() };
         content += &format!(
             "2026-03-{:02} {:02}:00,m{meter},{sky},{temperature},{load}\n",
@@ -65,6 +68,8 @@ fn what_a_demonstration_cannot_do_is_refused() {
         (&["--data", "-"][..], 2, &["data.name", "read again"][..]),
         (&["--lags", "2", "--horizon", "3"], 2, &["data.horizon", "1", "3"]),
         (&["--set", "learning.ridge=1"], 2, &["learning.ridge", "[data]"]),
+        (&["--method", "last"], 2, &["learning.method", "one of gr, tr", "\"last\""]),
+        (&["--method", "tr+alone"], 2, &["learning.method", "\"tr+alone\""]),
         (&["--nodes", "4"], 2, &["federation.nodes", "3", "4"]),
         (&["--target", "laod"], 3, &["meters.csv", "\"laod\"", "load"]),
     ] {

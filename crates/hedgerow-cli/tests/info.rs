@@ -140,12 +140,12 @@ fn the_suggested_command_runs_as_it_is_printed() {
     assert_eq!(summary["settings"]["data"]["time"], "Date+Time");
     write(folder, "few.csv", "a,y\n1,2\n2,4\n3,5\n");
     assert_eq!(run_as_suggested(folder, &["few.csv"])["nodes"], 1);
-    // Equal times that are far apart become neighbours by sorting.
+    // Equal times that are far apart become neighbours by sorting, and none of them is lost.
     let shuffled: String = (0..60)
         .map(|row| format!("2020-01-{:02},{},0.{}\n", 1 + row * 7 % 30, row % 3, row % 7))
         .collect();
     write(folder, "shuffled.csv", format!("day,a,y\n{shuffled}"));
-    assert_eq!(run_as_suggested(folder, &["shuffled.csv"])["data"]["samples"], 30);
+    assert_eq!(run_as_suggested(folder, &["shuffled.csv"])["data"]["samples"], 60);
     // A text that appears late, among texts and among numbers.
     let late: String = (0..3000)
         .map(|row| match row {

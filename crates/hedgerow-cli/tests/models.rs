@@ -243,7 +243,10 @@ fn lags_and_horizons_are_part_of_a_model() {
     write(folder.path(), "long.csv", lines.join("\n"));
     let output = predict(folder.path(), &[]);
     assert_eq!(last_predictions(&text(&output.stdout)), expected["tr"]);
-    let one = text(&predict(folder.path(), &["--node", "sensor-1"]).stdout);
+    let one = predict(folder.path(), &["--node", "sensor-1"]);
+    let told = text(&one.stderr);
+    assert!(told.contains("\n4 rows not predicted: the model needs the 4 rows"), "{told}");
+    let one = text(&one.stdout);
     let [node, prediction, ..] = &expected["tr"][1];
     let last = one.lines().last().unwrap();
     assert!(last.contains(&format!("{node},{prediction},")), "{last}");
@@ -293,7 +296,9 @@ fn a_model_says_what_it_is_and_who_predicts() {
     write(folder.path(), "long.csv", rows);
     let output = predict(folder.path(), &[]);
     assert!(text(&output.stdout).starts_with("row,prediction\n2,"));
-    assert!(text(&output.stderr).starts_with("2 rows by the shared model"));
+    let told = text(&output.stderr);
+    assert!(told.starts_with("2 rows by the shared model"), "{told}");
+    assert!(told.contains("no column \"sensor\" names the node"), "{told}");
 }
 
 #[test]
@@ -316,6 +321,7 @@ fn what_cannot_be_predicted_or_saved_is_refused_in_words() {
         &["m.safetensors: the model has no node \"sensor1\" (did you mean \"sensor-1\"?)"],
     );
     refuses(&["--interval", "2"], 2, &["--interval", "between 0.5 and 0.99, but is \"2\""]);
+    refuses(&["--shared", "--interval", "0.8"], 2, &["--interval", "--node NAME"]);
     refuses(&["--target", "lod"], 3, &["no column \"lod\" (did you mean \"load\"?)"]);
     for (content, parts) in [
         (

@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(message("\n1,2\n3\n"), "row 3: 2 fields expected, as in row 2, and 1 found");
         for content in [&b"a,y\n1,2\n\xff,4\n"[..], b"a,y\r\n\"1\r\n\xff\",4\n", b"a,y\r1,2\r\xff"]
         {
-            assert_eq!(message(content), "row 3: not UTF-8");
+            assert!(message(content).starts_with("row 3: not UTF-8"));
         }
         assert_eq!(read("a,y\r\n\"1\r\n\",2\r\n\r\n3,4").unwrap().lines, [2, 5]);
     }

@@ -43,6 +43,8 @@ pub struct Dataset {
     pub has_dates: bool,
     /// Cells of the inputs without a value.
     pub missing: u64,
+    /// Rows that were left out because the row before has their time.
+    pub repeated_rows: u64,
     /// Whether the first samples are of the order of one.
     pub is_of_order_one: bool,
     /// What the columns of its tables mean; none if it is not from tables.
@@ -143,6 +145,7 @@ impl Dataset {
             times: Vec::new(),
             has_dates: false,
             missing: 0,
+            repeated_rows: 0,
             is_of_order_one: true,
             schema: None,
             x: Store::in_memory(features, Vec::new()),
@@ -234,6 +237,7 @@ impl Dataset {
             data.times = Vec::new();
         }
         data.has_dates = stream.has_dates();
+        data.repeated_rows = stream.repeated_rows();
         data.check_labels(stream.history())?;
         Ok(data)
     }
@@ -268,6 +272,39 @@ impl Dataset {
         let mut data = writer.finish(self.owners.map(|owners| owners.names), true)?;
         data.times = Vec::new();
         data.check_labels(shape.history())?;
+        Ok(data)
+    }
+
+    /// The samples that have all of their labels.
+    pub fn labelled(self) -> Result<Self, DataError> {
+        if self.missing_labels() == 0 {
+            return Ok(self);
+        }
+        let mut sample = Sample::default();
+        let mut writer = Writer::new(&self.name, self.features, self.outputs, MOST_IN_MEMORY);
+        for index in 0..self.len() {
+            let labels = self.labels(index);
+            if labels.iter().any(|label| label.is_nan()) {
+                continue;
+            }
+            sample.x.clear();
+            self.inputs(&[index as u32], &mut sample.x).map_err(DataError::Store)?;
+            sample.y = labels.to_vec();
+            sample.last = self.last_labels(index).to_vec();
+            sample.owner = self.owners.as_ref().map_or(0, |owners| owners.ids[index]);
+            sample.row = self.row(index);
+            sample.time = self.times.get(index).copied().unwrap_or_default();
+            writer.push(&sample)?;
+        }
+        let names = self.owners.map(|owners| owners.names);
+        let mut data = writer.finish(names, self.is_time_series)?;
+        data.too_short.extend(self.too_short);
+        if self.times.is_empty() {
+            data.times = Vec::new();
+        }
+        (data.classes, data.schema, data.has_dates) = (self.classes, self.schema, self.has_dates);
+        data.repeated_rows = self.repeated_rows;
+        data.check_labels(0)?;
         Ok(data)
     }
 

@@ -333,7 +333,7 @@ impl Encoder {
                 continue;
             };
             out.values.push(match self.classes.is_empty() {
-                true => self.number(row, column, MAX_LABEL)?,
+                true => self.label(row, column)?,
                 false => self.class(row, column)?,
             });
         }
@@ -362,6 +362,15 @@ impl Encoder {
             }
             Cell::Text(text) => Err(DataError::Text(place(), excerpt(text))),
         }
+    }
+
+    fn label(&self, row: &Row, column: usize) -> Result<f32, DataError> {
+        self.number(row, column, MAX_LABEL).map_err(|error| match error {
+            DataError::Text(place, text) if self.targets.len() > 1 => {
+                DataError::TextAmongTargets(place, text)
+            }
+            other => other,
+        })
     }
 
     /// The number of the class in a cell; NaN if it is missing.

@@ -58,6 +58,11 @@ pub enum DataError {
     /// A number too large to compute with, and the largest size allowed there.
     #[error("{0}: {1:e} is beyond the bound of ±{2:e}")]
     TooLarge(CellPosition, f64, f32),
+    /// A text where one of several targets should be.
+    #[error(
+        "{0}: {1:?} is not a number, and several targets all have to be numbers (classes are predicted alone: --target with one column; --missing names what stands for a missing value)"
+    )]
+    TextAmongTargets(CellPosition, String),
     /// A class that is not among those that were named.
     #[error("{0}: {1:?} is none of the classes {2} (data.classes names them)")]
     UnknownClass(CellPosition, String, String),

@@ -117,6 +117,8 @@ struct Column {
     range: Option<(f64, f64)>,
     different: BTreeSet<String>,
     first_text: Option<u64>,
+    /// The first text that is no time, with its row.
+    first_other: Option<(u64, String)>,
 }
 
 impl Column {
@@ -138,7 +140,13 @@ impl Column {
             Cell::Text(text) => {
                 self.texts += 1;
                 self.first_text.get_or_insert(line);
-                self.times += u64::from(timestamp::parse(text).is_some());
+                match timestamp::parse(text) {
+                    Some(_) => self.times += 1,
+                    None if self.first_other.is_none() => {
+                        self.first_other = Some((line, excerpt(text)));
+                    }
+                    None => {}
+                }
                 if self.different.len() < MOST_TEXTS && !self.different.contains(text) {
                     self.different.insert(if text.len() > LONGEST_TEXT {
                         excerpt(text)
@@ -160,6 +168,12 @@ impl Column {
             (_, 0, _) => ColumnKind::Number,
             _ => ColumnKind::Mixed,
         }
+    }
+
+    /// A text that is no time among many that are, with its row.
+    fn bad_time(&self) -> Option<&(u64, String)> {
+        let is_time = self.numbers == 0 && 10 * self.times >= 9 * self.texts;
+        self.first_other.as_ref().filter(|_| is_time && self.times > 0)
     }
 
     /// Whether its texts are times of day.
@@ -236,18 +250,18 @@ pub fn look_at(
     let mut roles = Roles::guess(&columns, choice, files.len(), rows);
     let mut clock = Clock::read(files, choice, &roles)?;
     // Of two devices every second time is repeated; some may be missing.
-    if 4 * clock.repeated >= rows.max(1) && roles.node.is_none() {
-        // A column of texts whose rows, text by text, are in the order of time names the devices.
+    if roles.node.is_none() && (4 * clock.repeated >= rows.max(1) || clock.back > 0) {
         for name in roles.possible_nodes(&columns, choice, rows) {
             let with_node = Roles { node: Some(name), ..roles.clone() };
             let by_device = Clock::read(files, choice, &with_node)?;
-            if by_device.repeated == 0 && by_device.back == 0 {
+            let is_repeated = 4 * clock.repeated >= rows.max(1);
+            if is_repeated && by_device.explains(&clock) || by_device.is_device_by_device(&clock) {
                 (roles, clock) = (with_node, by_device);
                 break;
             }
         }
     }
-    notes.extend(notes_on(&columns, &roles, &clock));
+    notes.extend(notes_on(&columns, &roles, &clock, rows));
     let suggestion = suggest(&columns, choice, &roles, &clock, rows, default_nodes);
     let forecast = forecast(&columns, choice, &roles, &suggestion);
     let columns = columns.iter().map(Column::info).collect();

@@ -64,6 +64,9 @@ pub struct SampleStream {
     /// The next series of the row at hand.
     at: usize,
     rows_taken: usize,
+    repeated_rows: u64,
+    /// By node.
+    rows_without_past: HashMap<u32, u64>,
     is_live: bool,
     has_dates: bool,
 }
@@ -158,6 +161,8 @@ impl SampleStream {
             clock: HashMap::new(),
             numbers: Numbers::default(),
             rows_taken: 0,
+            repeated_rows: 0,
+            rows_without_past: HashMap::new(),
             is_live,
             has_dates: false,
         };
@@ -233,6 +238,22 @@ impl SampleStream {
         }
     }
 
+    /// Rows so far that were left out because the row before has their time.
+    pub fn repeated_rows(&self) -> u64 {
+        self.repeated_rows
+    }
+
+    /// Rows so far that made no sample because too few rows of their node came before: of all
+    /// nodes, or of one.
+    pub fn rows_without_past(&self, node: Option<&str>) -> u64 {
+        let is_of = |owner: &u32| match (node, self.owners.names.get(*owner as usize)) {
+            (Some(node), Some(name)) => node == name,
+            _ => true,
+        };
+        let rows = self.rows_without_past.iter().filter(|(owner, _)| is_of(owner));
+        rows.map(|(_, rows)| rows).sum()
+    }
+
     /// Bytes of the files taken in so far.
     pub fn bytes_read(&self) -> u64 {
         match &self.input {
@@ -263,6 +284,7 @@ impl SampleStream {
                 (sample.row, sample.time) = (self.numbers.line, self.numbers.time);
                 return Ok(true);
             }
+            *self.rows_without_past.entry(owner).or_default() += 1;
         }
     }
 
@@ -300,7 +322,7 @@ impl SampleStream {
                 Some(before) if time == before => match self.schema.duplicates {
                     Duplicates::Refuse => return Err(DataError::TimeRepeats(place())),
                     Duplicates::Keep => return Ok(true),
-                    Duplicates::First => {}
+                    Duplicates::First => self.repeated_rows += 1,
                 },
                 _ => return Ok(true),
             }

@@ -17,7 +17,7 @@ pub use budgets::{BudgetPoint, NEARLY_AS_GOOD_RATIO, least, recommended};
 pub use grid::{GridSummary, Worst, geometric_mean};
 pub use grid_config::{GridConfig, GridVariant, default_methods};
 pub use hedgerow::method::Role;
-pub use paired::{Interval, Ratio, SIGNIFICANCE};
+pub use paired::{Interval, Ratio, SIGNIFICANCE, TRIALS_TO_TELL};
 pub use ranking::{RankedMethod, Ranking};
 pub use runs::Grid;
 pub use shard::Shard;

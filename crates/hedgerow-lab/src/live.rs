@@ -136,6 +136,7 @@ pub fn run(
     let owners = stream.has_owners().then(|| stream.owners());
     match summary::summarise(&context, name, owners, &trials, round, seconds) {
         Ok(mut results) => {
+            results.data.repeated_rows = stream.repeated_rows();
             model::attach(&mut results, trials.remove(0).model, Some(stream.schema()))?;
             Ok(Ended { results, because })
         }

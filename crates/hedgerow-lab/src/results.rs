@@ -115,6 +115,9 @@ pub struct DataSummary {
     /// Samples that had no label and were skipped.
     #[serde(default)]
     pub missing_labels: u64,
+    /// Rows that were left out because the row before has their time.
+    #[serde(default)]
+    pub repeated_rows: u64,
 }
 
 /// The results of one method.
@@ -319,10 +322,16 @@ impl MethodResult {
 impl Results {
     /// Notes about the data and the nodes, besides sizes: heading and text.
     pub fn circumstances(&self) -> Vec<(&'static str, String)> {
-        let DataSummary { provenance, inputs, missing_inputs, missing_labels, .. } = &self.data;
+        let DataSummary {
+            provenance, inputs, missing_inputs, missing_labels, repeated_rows, ..
+        } = &self.data;
         let (inputs_missing, labels_missing) =
             (counted(*missing_inputs, "input"), counted(*missing_labels, "sample"));
         let missing = format!("{inputs_missing} imputed, {labels_missing} without a label skipped");
+        let repeated = format!(
+            "{} with the time of the row before (data.duplicates = \"first\")",
+            counted(*repeated_rows, "row")
+        );
         let fewer = self.rounds_asked.map(|asked| {
             format!("the data has {}, {asked} were asked for", counted(self.rounds, "round"))
         });
@@ -337,6 +346,7 @@ impl Results {
             ("Targets", targets),
             ("Scaling", Some(self.scaling.clone())),
             ("Missing", (missing_inputs + missing_labels > 0).then_some(missing)),
+            ("Left out", (*repeated_rows > 0).then_some(repeated)),
             ("Rounds", fewer),
             ("Participation", Some(self.participation.clone())),
             ("Left out", Some(self.left_out.join("; "))),

@@ -257,6 +257,7 @@ impl<'a> Experiment<'a> {
         let mut results =
             summary::summarise(context, &data.name, owners, &trials, rounds, seconds)?;
         results.rounds_asked = context.settings.rounds.filter(|asked| *asked as u64 > rounds);
+        results.data.repeated_rows = data.repeated_rows;
         model::attach(&mut results, trials.remove(0).model, data.schema.as_ref())?;
         Ok(results)
     }

@@ -85,6 +85,7 @@ pub(crate) fn summarise(
             inputs: context.inputs.clone(),
             missing_inputs: count(&|tally| tally.imputed).round() as u64,
             missing_labels: count(&|tally| tally.skipped).round() as u64,
+            repeated_rows: 0,
         },
         scaling: describe(
             &settings.scaling,

@@ -37,6 +37,7 @@ fn what_makes_no_sense_is_refused_by_key() {
         (&["data.decimal=\",\"", "data.separator=\",\""], &["data.decimal", "another sign"]),
         (&["data.series=\"a,b\"", "data.node=y"], &["data.series", "data.target", "\"a,b\""]),
         (&["data.series=\"a,b\"", "data.target=y"], &["data.series", "a node of each"]),
+        (&["data.target=a", "data.node=a"], &["data.node", "data.target", "\"a\""]),
         (&["data.task=class"], &["data.task", "auto, numbers, classes"]),
         (&["data.task=classes", "data.target=\"a,b\""], &["data.task", "several columns"]),
         (&["data.task=classes", "data.lags=2"], &["data.lags", "past classes"]),

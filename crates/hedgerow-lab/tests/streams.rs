@@ -314,6 +314,7 @@ fn rows_with_the_same_time() {
     assert_eq!(samples(&with(&["data.duplicates=keep"]).unwrap()).len(), 4);
     let first = with(&["data.duplicates=first"]).unwrap();
     assert_eq!(samples(&first), ["10 > 100", "20 > 200", "30 > 300"]);
+    assert_eq!(first.repeated_rows, 1);
 }
 
 #[test]

@@ -93,11 +93,11 @@ pub(crate) fn of_grid(comparison: &Comparison) -> Option<String> {
 fn in_one_place(pooled: Option<f64>) -> String {
     let Some(pooled) = pooled else { return String::new() };
     let change = match change(pooled) {
-        Change::None => "not change it".to_owned(),
-        Change::Lower(by) => format!("lower it by {by}"),
-        Change::Raise(by) => format!("raise it by {by}"),
+        Change::None => " would not change it".to_owned(),
+        Change::Lower(by) => format!(" would lower it by {by}"),
+        Change::Raise(by) => format!(", which isn't told the device, would raise it by {by}"),
     };
-    format!("; one model of all data in one place would {change}")
+    format!("; one model of all data in one place{change}")
 }
 
 enum Change {
@@ -159,7 +159,8 @@ mod tests {
         assert_eq!(
             said(&[("tr", 1.001), ("tr+alone", 1.0), ("tr+pooled", 25.0)]),
             "Federating (tr) leaves the error as it is compared with each device alone; \
-             one model of all data in one place would raise it by a factor of 25."
+             one model of all data in one place, which isn't told the device, would raise it by a \
+             factor of 25."
         );
         assert_eq!(said(&[("tr", 1.0), ("mk", 2.0)]), "");
     }

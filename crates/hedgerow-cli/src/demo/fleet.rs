@@ -176,7 +176,13 @@ impl<'a> Fleet<'a> {
                 && let Some(status) = child.try_wait().context("can't ask after a process")?
             {
                 let log = self.folder.keep().join(format!("{}.log", member.name));
-                bail!("{} has ended ({status}); its log is {}", member.name, log.display());
+                let text = std::fs::read_to_string(&log).unwrap_or_default();
+                let last = text.lines().next_back().unwrap_or_default();
+                bail!(
+                    "{} has ended ({status}); its log, {}, ends with: {last}",
+                    member.name,
+                    log.display()
+                );
             }
         }
         Ok(())

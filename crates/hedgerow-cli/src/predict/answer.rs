@@ -147,18 +147,27 @@ impl Answer<'_> {
 pub(super) struct Summary {
     rows: u64,
     missing: u64,
+    /// Rows that were not predicted, and how many rows of a node have to come before.
+    without_past: (u64, usize),
     /// Of each target, labels and the sum of their errors.
     errors: Vec<(u64, f64)>,
 }
 
 impl Summary {
     pub(super) fn new(layout: &Layout) -> Self {
-        Self { rows: 0, missing: 0, errors: vec![(0, 0.0); layout.targets.len().max(1)] }
+        let errors = vec![(0, 0.0); layout.targets.len().max(1)];
+        Self { rows: 0, missing: 0, without_past: (0, 0), errors }
     }
 
     pub(super) fn add_row(&mut self, x: &[f32]) {
         self.rows += 1;
         self.missing += x.iter().filter(|value| value.is_nan()).count() as u64;
+    }
+
+    /// So many rows were not predicted, because a prediction needs this many rows of its node
+    /// before.
+    pub(super) fn add_without_past(&mut self, rows: u64, needed: usize) {
+        self.without_past = (rows, needed);
     }
 
     pub(super) fn add(&mut self, answer: &Answer<'_>) {
@@ -198,6 +207,14 @@ impl Summary {
                 }
             };
         }
+        if let (rows @ 1.., needed) = self.without_past {
+            words += &format!(
+                "\n{} not predicted: the model needs the {} of the node before (put older rows, \
+                 with their labels, in front)",
+                counted(rows, "row"),
+                counted(needed, "row")
+            );
+        }
         for UnknownTexts { column, count, examples } in unknown {
             let shown: Vec<String> = examples.iter().map(|text| excerpt(text)).collect();
             let are = if *count == 1 { "is" } else { "are" };
@@ -220,7 +237,10 @@ impl Summary {
     ) -> String {
         let Self { rows, missing, .. } = self;
         let labels: u64 = self.errors.iter().map(|(labels, _)| *labels).sum();
-        let mut summary = json!({ "rows": rows, "missing": missing, "labels": labels });
+        let (without_past, _) = self.without_past;
+        let mut summary = json!({
+            "rows": rows, "missing": missing, "labels": labels, "rows_without_past": without_past,
+        });
         match (layout.targets.is_empty(), layout.classes.is_empty()) {
             (_, false) => summary["accuracy"] = json!(self.mean(0).map(|error| 1.0 - error)),
             (true, true) => summary["mse"] = json!(self.mean(0)),

@@ -22,8 +22,8 @@ const ROWS_FOR_A_CLASS: usize = 10;
 const SUGGESTED_LAGS: u64 = 5;
 
 /// Words that name a column of nodes, alone or at its end.
-const NODE_WORDS: [&str; 8] =
-    ["node", "station", "device", "sensor", "meter", "site", "client", "id"];
+const NODE_WORDS: [&str; 10] =
+    ["node", "station", "device", "sensor", "meter", "site", "client", "machine", "vehicle", "id"];
 
 /// Columns that are tried as names of nodes, each by reading all times once more.
 const NODES_TRIED: usize = 3;
@@ -111,7 +111,7 @@ impl Roles {
     }
 }
 
-pub(super) fn notes_on(columns: &[Column], roles: &Roles, clock: &Clock) -> Vec<String> {
+pub(super) fn notes_on(columns: &[Column], roles: &Roles, clock: &Clock, rows: u64) -> Vec<String> {
     let mut notes = Vec::new();
     for column in columns {
         let Column { name, texts, .. } = column;
@@ -127,6 +127,9 @@ pub(super) fn notes_on(columns: &[Column], roles: &Roles, clock: &Clock) -> Vec<
             }
             _ => {}
         }
+        if let Some((row, text)) = column.bad_time() {
+            notes.push(format!("{name:?} has times, but row {row} has {text:?}, which is none"));
+        }
     }
     let (time, of_device) = (roles.time.join("+"), roles.of_device());
     let Clock { back, repeated, .. } = clock;
@@ -134,8 +137,14 @@ pub(super) fn notes_on(columns: &[Column], roles: &Roles, clock: &Clock) -> Vec<
         notes.push(format!("{time:?} goes back in time {}{of_device}", counted(*back, "time")));
     }
     if *repeated > 0 {
+        let advice = match roles.node {
+            None if !clock.repeats_rarely(rows) => {
+                ": if a column names the devices, say which (--node COLUMN)"
+            }
+            _ => "",
+        };
         notes.push(format!(
-            "{time:?} repeats the time of the row before {}{of_device}",
+            "{time:?} repeats the time of the row before {}{of_device}{advice}",
             counted(*repeated, "time")
         ));
     }
@@ -237,9 +246,11 @@ pub(super) fn suggest(
         if clock.back > 0 {
             flags.push("--set data.disorder=sort".to_owned());
         }
-        // Sorting brings together what was apart.
+        // Sorting may bring together many times that were apart: none of their rows is lost.
+        let is_rare = clock.back == 0 && clock.repeats_rarely(rows);
         if clock.back > 0 || clock.repeated > 0 {
-            flags.push("--set data.duplicates=first".to_owned());
+            let what = if is_rare { "first" } else { "keep" };
+            flags.push(format!("--set data.duplicates={what}"));
         }
     }
     if choice.node.is_none() && choice.series.is_empty() {
@@ -407,11 +418,37 @@ mod tests {
         let rows: String = (0..60).map(row).collect();
         let found = suggestion(&format!("t,sky,pump,a,y\n{rows}"));
         assert!(found.contains("--node pump") && !found.contains("duplicates"), "{found}");
+        // A few rows that repeat all the same.
+        let found = suggestion(&format!("t,sky,pump,a,y\n{rows}2020-01-20,sun,p3,0.4,0.2\n"));
+        assert!(found.contains("--node pump") && found.contains("duplicates=first"), "{found}");
+        // One device after the other.
+        let row = |at: usize| format!("2020-01-{:02},p{},0.{}\n", 1 + at % 20, at / 20, at % 7);
+        let found = suggestion(&format!("t,pump,y\n{}", (0..60).map(row).collect::<String>()));
+        assert!(found.contains("--node pump") && !found.contains("disorder"), "{found}");
         // One that is an input by choice is none.
         let features = Some(vec!["pump".to_owned()]);
         let choice = ColumnChoice { features, ..ColumnChoice::default() };
         let found = suggestion_with(&format!("t,sky,pump,a,y\n{rows}"), choice);
         assert!(!found.contains("--node"), "{found}");
+    }
+
+    #[test]
+    fn no_suggestion_loses_many_rows() {
+        let row = |at: usize| format!("2020-01-{:02},0.{},0.{}\n", 1 + at / 3, at % 11, at % 7);
+        let rows: String = (0..60).map(row).collect();
+        let found = suggestion(&format!("t,a,y\n{rows}"));
+        assert!(found.contains("--set data.duplicates=keep"), "{found}");
+    }
+
+    #[test]
+    fn a_bad_time_is_named() {
+        let row = |at: usize| format!("2020-{:02}-01,0.{}\n", 1 + at, at % 7);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("t.csv");
+        std::fs::write(&file, format!("t,y\n{}", (0..13).map(row).collect::<String>())).unwrap();
+        let found = look_at(&[file], &ColumnChoice::default(), 20, &|_| {}).unwrap();
+        let note = &found.notes[0];
+        assert!(note.contains("row 14") && note.contains("2020-13-01"), "{note}");
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub enum ReadError {
     )]
     Utf16(CellPosition),
     /// Bytes that are no text.
-    #[error("{0}: not UTF-8")]
+    #[error("{0}: not UTF-8: convert the file, as with iconv -f LATIN1 -t UTF-8")]
     NotUtf8(CellPosition),
     /// Nothing in it.
     #[error("{0}: empty, and at least 1 row is needed")]

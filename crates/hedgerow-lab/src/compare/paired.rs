@@ -9,6 +9,9 @@ use crate::results::Moments;
 /// Level of significance: 1 minus the confidence of intervals.
 pub const SIGNIFICANCE: f64 = 0.05;
 
+/// Fewer trials have no useful interval, and can't tell whether errors are equal.
+pub const TRIALS_TO_TELL: usize = 3;
+
 /// Spreads below this share of the mean are round-off between equal trials.
 const ROUND_OFF: f64 = 1e-12;
 
@@ -79,10 +82,10 @@ impl Ratio {
     }
 }
 
-/// The confidence interval of the mean over trials; none for a single trial.
+/// The confidence interval of the mean over trials; none for too few.
 pub(super) fn of_mean(moments: Moments, trials: usize) -> Option<Interval> {
     let Moments { mean, sd } = moments;
-    if trials < 2 || !mean.is_finite() || !sd.is_finite() {
+    if trials < TRIALS_TO_TELL || !mean.is_finite() || !sd.is_finite() {
         return None;
     }
     let reach = critical(SIGNIFICANCE, (trials - 1) as f64) * sd / (trials as f64).sqrt();

@@ -255,6 +255,10 @@ fn check_columns(columns: &ColumnChoice) -> Result<(), SettingsError> {
         let bound = "auto or none where data.time names no column";
         return Err(out_of_bounds("data.calendar", bound, format!("{:?}", names.join(","))));
     }
+    if let Some(node) = columns.node.as_ref().filter(|node| columns.targets.contains(node)) {
+        let bound = "another column than data.target: what names a node is not predicted";
+        return Err(out_of_bounds("data.node", bound, format!("{node:?}")));
+    }
     let shown = || format!("{:?}", series.join(","));
     if !series.is_empty() && columns.node.is_some() {
         let bound = "empty where data.node names whose samples are (data.target = \"a,b\" predicts \

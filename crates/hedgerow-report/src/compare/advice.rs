@@ -4,7 +4,7 @@ use hedgerow::method::find;
 use hedgerow_data::text::counted;
 use hedgerow_lab::compare::{
     BudgetPoint, Comparison, GridSummary, NEARLY_AS_GOOD_RATIO, RankedMethod, Ranking, Ratio, Role,
-    SIGNIFICANCE, geometric_mean, least, recommended,
+    SIGNIFICANCE, TRIALS_TO_TELL, geometric_mean, least, recommended,
 };
 use hedgerow_lab::results::Results;
 
@@ -38,17 +38,21 @@ fn of_budgets(points: &[BudgetPoint]) -> String {
         bytes => format!("{} per node and round", bytes_in_words(bytes)),
     };
     let near = percent(NEARLY_AS_GOOD_RATIO - 1.0);
+    let worth = match chosen.bytes > 0.0 {
+        true => "",
+        false => " Federating is hardly worth its bytes here.",
+    };
     if chosen == best {
         return format!(
             "Choose {}: it has the least error and sends {}; nothing that sends less comes within \
-             {near} of it.",
+             {near} of it.{worth}",
             named(best),
             sent(best)
         );
     }
     format!(
         "Choose {}: it sends {}, the least of all within {near} of the least error, which {} has \
-         for {}; it has {}.",
+         for {}; it has {}.{worth}",
         named(chosen),
         sent(chosen),
         named(best),
@@ -81,10 +85,11 @@ pub(super) fn of_run(results: &Results, ranking: &Ranking) -> String {
     let (mut chosen, mut first) = (best, String::new());
     if others == 0 {
         first += &format!("{} is the only one to choose, with {measure} {error}", best.name);
-    } else if results.trials < 2 {
+    } else if results.trials < TRIALS_TO_TELL {
         first += &format!(
-            "{} has the least {measure}, {error}, but one trial can't tell a difference from chance (--trials 10 could)",
-            best.name
+            "{} has the least {measure}, {error}, but {} can't tell a difference from chance (--trials 10 could)",
+            best.name,
+            counted(results.trials, "trial")
         );
     } else if level.is_empty() {
         first += &format!(
@@ -405,7 +410,9 @@ mod tests {
         let mut results = run(&[("mk", 1.0), ("naive", 2.0)]);
         results.trials = 1;
         results.methods.iter_mut().for_each(|method| method.mse_trials.truncate(1));
-        assert!(told(results).contains("one trial can't tell"));
+        assert!(told(results.clone()).contains("1 trial can't tell"));
+        results.trials = 2;
+        assert!(told(results).contains("2 trials can't tell"));
         assert!(
             told(run(&[("mk", 1.0)]))
                 .starts_with("mk is the only one to choose, with MSE 0.00600.")

@@ -1,6 +1,6 @@
 //! The figures of a comparison: errors and message sizes.
 
-use hedgerow_lab::compare::{Comparison, GridSummary, RankedMethod, Ranking, Role};
+use hedgerow_lab::compare::{Comparison, GridSummary, RankedMethod, Ranking, Role, TRIALS_TO_TELL};
 use hedgerow_lab::results::Results;
 
 use super::advice::reference;
@@ -94,7 +94,7 @@ fn dots_of(results: &Results, ranking: &Ranking) -> Vec<Dot> {
 
 fn ranked(results: &Results, ranking: &Ranking) -> String {
     let bars = match results.trials {
-        0 | 1 => String::new(),
+        ..TRIALS_TO_TELL => String::new(),
         trials => format!("Bars: 95% intervals of the mean over {trials} trials. "),
     };
     let heading = Heading {

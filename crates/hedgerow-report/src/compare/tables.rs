@@ -3,8 +3,8 @@
 
 use hedgerow::method::find;
 use hedgerow_lab::compare::{
-    BudgetPoint, Cell, Comparison, GridSummary, Interval, RankedMethod, Ranking, Worst,
-    geometric_mean, recommended,
+    BudgetPoint, Cell, Comparison, GridSummary, Interval, RankedMethod, Ranking, TRIALS_TO_TELL,
+    Worst, geometric_mean, recommended,
 };
 
 use super::advice::{advice, reference, worth};
@@ -14,9 +14,6 @@ use crate::table::{NOTHING, Table, or_nothing};
 /// Marks of the least error, and of those that may equal it.
 const LEAST: &str = "*";
 const LEVEL: &str = "≈";
-
-/// Fewer trials can't tell whether errors are equal.
-const TRIALS_TO_TELL: usize = 3;
 
 /// All tables and the advice, for a terminal.
 pub fn text(comparison: &Comparison) -> String {
@@ -78,7 +75,7 @@ pub(super) fn note(comparison: &Comparison) -> String {
     match comparison.only() {
         Some((results, _)) => {
             let mut note = String::new();
-            if results.trials > 1 {
+            if results.trials >= TRIALS_TO_TELL {
                 note += &format!(
                     "Intervals hold with a confidence of 95% over {} trials, that is over random features and the dealing of samples: \
                      they say nothing of other streams. Ratios and p are trial by trial (Student's t on logarithms, Holm's \

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use hedgerow::limits::{MAX_CLASSES, MAX_OUTPUTS};
 
 use super::DataError;
-use super::columns::ColumnChoice;
 use super::rows::CellPosition;
 use super::samples::{InputColumns, Sample, SampleStream};
 use super::schema::TableSchema;
-use super::series::{Series, Shape};
 use super::store::{MOST_IN_MEMORY, Store, StoreWriter};
+
+mod derived;
 
 /// Samples in order of time, which can be read several times.
 #[derive(Debug)]
@@ -242,72 +242,6 @@ impl Dataset {
         Ok(data)
     }
 
-    /// The same samples with lags and horizon.
-    pub fn with_past(self, choice: &ColumnChoice) -> Result<Self, DataError> {
-        let shape = Shape {
-            inputs: self.features,
-            labels: self.outputs,
-            lagged: 0,
-            lags: choice.lags,
-            horizon: choice.horizon,
-            exogenous: choice.exogenous,
-        };
-        if !shape.looks_back() {
-            return Ok(self);
-        }
-        let owner_of = |index: usize| self.owners.as_ref().map_or(0, |owners| owners.ids[index]);
-        let count = self.owners.as_ref().map_or(1, |owners| owners.names.len());
-        let mut series: Vec<Series> = (0..count).map(|_| Series::default()).collect();
-        let (mut sample, mut x) = (Sample::default(), Vec::new());
-        let mut writer = Writer::new(&self.name, shape.width(), self.outputs, MOST_IN_MEMORY);
-        for index in 0..self.len() {
-            x.clear();
-            self.inputs(&[index as u32], &mut x).map_err(DataError::Store)?;
-            (sample.owner, sample.row) = (owner_of(index), self.row(index));
-            let labels = self.labels(index);
-            if series[sample.owner as usize].next(&shape, &x, &[], labels, &mut sample) {
-                writer.push(&sample)?;
-            }
-        }
-        let mut data = writer.finish(self.owners.map(|owners| owners.names), true)?;
-        data.times = Vec::new();
-        data.check_labels(shape.history())?;
-        Ok(data)
-    }
-
-    /// The samples that have all of their labels.
-    pub fn labelled(self) -> Result<Self, DataError> {
-        if self.missing_labels() == 0 {
-            return Ok(self);
-        }
-        let mut sample = Sample::default();
-        let mut writer = Writer::new(&self.name, self.features, self.outputs, MOST_IN_MEMORY);
-        for index in 0..self.len() {
-            let labels = self.labels(index);
-            if labels.iter().any(|label| label.is_nan()) {
-                continue;
-            }
-            sample.x.clear();
-            self.inputs(&[index as u32], &mut sample.x).map_err(DataError::Store)?;
-            sample.y = labels.to_vec();
-            sample.last = self.last_labels(index).to_vec();
-            sample.owner = self.owners.as_ref().map_or(0, |owners| owners.ids[index]);
-            sample.row = self.row(index);
-            sample.time = self.times.get(index).copied().unwrap_or_default();
-            writer.push(&sample)?;
-        }
-        let names = self.owners.map(|owners| owners.names);
-        let mut data = writer.finish(names, self.is_time_series)?;
-        data.too_short.extend(self.too_short);
-        if self.times.is_empty() {
-            data.times = Vec::new();
-        }
-        (data.classes, data.schema, data.has_dates) = (self.classes, self.schema, self.has_dates);
-        data.repeated_rows = self.repeated_rows;
-        data.check_labels(0)?;
-        Ok(data)
-    }
-
     /// Number of samples, n.
     pub fn len(&self) -> usize {
         self.y.len() / self.outputs
@@ -524,6 +458,7 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns::ColumnChoice;
 
     #[test]
     fn arrays_are_data_if_they_belong_together() {

@@ -211,8 +211,8 @@ impl Column {
     }
 }
 
-/// Reads the files once, and once more if they have a time; a few times more if that repeats and it
-/// isn't known who the devices are. What is chosen already is not suggested
+/// Reads the files once, and once more if they have a time; a few times more if that repeats or
+/// goes back, and it isn't known who the devices are. What is chosen already is not suggested
 /// again. `default_nodes` is the number of nodes of a run that isn't told another. `progress` gets
 /// the number of bytes read.
 pub fn look_at(
@@ -250,11 +250,11 @@ pub fn look_at(
     let mut roles = Roles::guess(&columns, choice, files.len(), rows);
     let mut clock = Clock::read(files, choice, &roles)?;
     // Of two devices every second time is repeated; some may be missing.
-    if roles.node.is_none() && (4 * clock.repeated >= rows.max(1) || clock.back > 0) {
+    let is_repeated = 4 * clock.repeated >= rows.max(1);
+    if roles.node.is_none() && (is_repeated || clock.back > 0) {
         for name in roles.possible_nodes(&columns, choice, rows) {
             let with_node = Roles { node: Some(name), ..roles.clone() };
             let by_device = Clock::read(files, choice, &with_node)?;
-            let is_repeated = 4 * clock.repeated >= rows.max(1);
             if is_repeated && by_device.explains(&clock) || by_device.is_device_by_device(&clock) {
                 (roles, clock) = (with_node, by_device);
                 break;

@@ -69,7 +69,7 @@ pub enum BadRun {
         least: NodeId,
         /// The greatest.
         most: NodeId,
-        /// What it is.
+        /// The number that was found.
         found: NodeId,
     },
 }

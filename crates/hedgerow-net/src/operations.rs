@@ -232,7 +232,7 @@ pub enum Outcome {
         key: String,
         /// What it was.
         before: String,
-        /// What it is.
+        /// Its value from now on.
         now: String,
     },
     /// The store was copied.
@@ -296,7 +296,7 @@ pub enum ActionError {
     AlreadySo {
         /// The name.
         node: String,
-        /// What it is.
+        /// The state that the node has already.
         state: &'static str,
     },
     /// The run is paused, or not.

@@ -11,7 +11,7 @@ const MOST_SHARDS: usize = 10_000;
 /// One of several machines, written as `3/8`: the third of eight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
-    /// From 1.
+    /// Which of the machines this is, counted from 1.
     number: usize,
     count: usize,
 }

@@ -3,14 +3,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use axum::body::{Body, to_bytes};
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{Request, StatusCode};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -33,12 +32,7 @@ const MAX_ANSWER_BYTES: usize = 64 << 10;
 /// Sends metrics again and again.
 #[derive(Debug)]
 pub(super) struct Exporter {
-    endpoint: Endpoint,
-    tls: Option<Arc<ClientConfig>>,
-    headers: Vec<(String, String)>,
-    resource: Vec<(String, String)>,
-    patience: Duration,
-    interval: Duration,
+    environment: Environment,
     /// Whether the latest attempt failed.
     has_failed: bool,
 }
@@ -47,34 +41,31 @@ impl Exporter {
     /// As the environment of this process asks; none if it asks for nothing.
     pub(super) fn from_environment() -> Result<Option<Self>, OtlpError> {
         let environment = Environment::read(|name| std::env::var(name).ok())?;
-        Ok(environment.map(|environment| {
-            let Environment { endpoint, tls, headers, resource, patience, interval } = environment;
-            Self { endpoint, tls, headers, resource, patience, interval, has_failed: false }
-        }))
+        Ok(environment.map(|environment| Self { environment, has_failed: false }))
     }
 
     /// Until the future is dropped. What a collector misses is in the next message: all are sums
     /// since this process began.
     pub(super) async fn run(mut self, hub: Arc<Hub>) {
         let began = SystemTime::now();
-        let mut ticks = interval(self.interval);
+        let patience = self.environment.patience;
+        let mut ticks = interval(self.environment.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             let status = hub.status();
             let page = hub.metrics().render(&status);
-            let mut resource = self.resource.clone();
+            let mut resource = self.environment.resource.clone();
             resource.push(("service.instance.id".to_owned(), status.run));
             let message = convert::message(&page, &resource, (began, SystemTime::now()));
-            let sent = timeout(self.patience, self.send(&message)).await;
-            let sent =
-                sent.unwrap_or_else(|_| Err(format!("no answer within {:?}", self.patience)));
+            let sent = timeout(patience, self.send(&message)).await;
+            let sent = sent.unwrap_or_else(|_| Err(format!("no answer within {patience:?}")));
             let had_failed = std::mem::replace(&mut self.has_failed, sent.is_err());
             match sent {
                 Ok(()) if had_failed => tracing::info!("the collector takes metrics again"),
                 Ok(()) => {}
                 Err(reason) if !had_failed => {
-                    let endpoint = &self.endpoint;
+                    let endpoint = &self.environment.endpoint;
                     tracing::warn!(%endpoint, %reason, "metrics can't be sent; it is tried again");
                 }
                 Err(reason) => tracing::debug!(%reason, "metrics can't be sent"),
@@ -83,9 +74,9 @@ impl Exporter {
     }
 
     async fn send(&self, message: &Value) -> Result<(), String> {
-        let Endpoint { host, port, .. } = &self.endpoint;
+        let Endpoint { host, port, .. } = &self.environment.endpoint;
         let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(told)?;
-        match &self.tls {
+        match &self.environment.tls {
             None => self.post(tcp, message).await,
             Some(config) => {
                 let name = ServerName::try_from(host.clone()).map_err(told)?;
@@ -104,9 +95,9 @@ impl Exporter {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(told)?;
         let connection = tokio::spawn(connection);
-        let Endpoint { host, port, path, .. } = &self.endpoint;
-        let mut request = Request::post(path).header(HOST, format!("{host}:{port}"));
-        for (name, value) in &self.headers {
+        let Environment { endpoint, headers, .. } = &self.environment;
+        let mut request = Request::post(&endpoint.path).header(HOST, endpoint.authority());
+        for (name, value) in headers {
             request = request.header(name, value);
         }
         let request = request.header(CONTENT_TYPE, "application/json");

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::{HeaderName, HeaderValue, Uri};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
@@ -17,6 +18,9 @@ const PATH: &str = "/v1/metrics";
 /// A variable that can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
+    /// Headers that are none. They are not shown, because they are often secret.
+    #[error("{0} must be names and values of headers: key=value pairs with commas between them")]
+    Headers(String),
     /// Its value makes no sense.
     #[error("{variable} must be {bound}, but is {value:?}")]
     Value {
@@ -24,7 +28,7 @@ pub enum OtlpError {
         variable: String,
         /// What it must be.
         bound: &'static str,
-        /// What it is.
+        /// The value that was found.
         value: String,
     },
     /// The certificates of the collector's authority.
@@ -54,19 +58,25 @@ pub(super) struct Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { is_secure, host, port, path } = self;
-        write!(out, "{}://{host}:{port}{path}", if *is_secure { "https" } else { "http" })
+        let scheme = if self.is_secure { "https" } else { "http" };
+        write!(out, "{scheme}://{}{}", self.authority(), self.path)
     }
 }
 
 impl Endpoint {
+    /// Host and port, as requests name them.
+    pub(super) fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
     fn read(variable: &str, value: &str, path: &str) -> Result<Self, OtlpError> {
         let refused = || OtlpError::Value {
             variable: variable.to_owned(),
             bound: "a URL such as http://localhost:4318",
             value: value.to_owned(),
         };
-        let uri: axum::http::Uri = value.parse().map_err(|_| refused())?;
+        let uri: Uri = value.parse().map_err(|_| refused())?;
         let is_secure = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
@@ -85,7 +95,7 @@ impl Endpoint {
 pub(super) struct Environment {
     pub(super) endpoint: Endpoint,
     pub(super) tls: Option<Arc<ClientConfig>>,
-    pub(super) headers: Vec<(String, String)>,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) resource: Vec<(String, String)>,
     pub(super) patience: Duration,
     pub(super) interval: Duration,
@@ -120,7 +130,7 @@ impl Environment {
             (true, None) => return Err(OtlpError::NoAuthority),
             (true, Some((_, file))) => Some(trusting(&file)?),
         };
-        let headers = of_metrics("HEADERS").map(|(name, value)| pairs(&name, &value));
+        let headers = of_metrics("HEADERS").map(|(name, value)| headers(&name, &value));
         let given = get("OTEL_RESOURCE_ATTRIBUTES")
             .map(|value| pairs("OTEL_RESOURCE_ATTRIBUTES", &value))
             .transpose()?;
@@ -163,6 +173,18 @@ fn pairs(variable: &str, text: &str) -> Result<Vec<(String, String)>, OtlpError>
         Ok((key.trim().to_owned(), value))
     };
     text.split(',').filter(|part| !part.trim().is_empty()).map(pair).collect()
+}
+
+/// Pairs that are headers of a request.
+fn headers(variable: &str, text: &str) -> Result<Vec<(HeaderName, HeaderValue)>, OtlpError> {
+    let header = |(name, value): (String, String)| {
+        let (name, mut value) = (name.parse().ok()?, HeaderValue::try_from(value).ok()?);
+        value.set_sensitive(true);
+        Some((name, value))
+    };
+    let pairs = pairs(variable, text).ok();
+    let headers = pairs.and_then(|pairs| pairs.into_iter().map(header).collect());
+    headers.ok_or_else(|| OtlpError::Headers(variable.to_owned()))
 }
 
 fn decoded(text: &str) -> Option<String> {
@@ -235,6 +257,7 @@ mod tests {
         assert_eq!(url(&[(ALL, "http://a:1/base/")]), "http://a:1/base/v1/metrics");
         assert_eq!(url(&[(ALL, "http://a:1"), (OWN, "http://b:2/own")]), "http://b:2/own");
         assert_eq!(url(&[(OWN, "http://b:2")]), "http://b:2/");
+        assert_eq!(url(&[(OWN, "http://[::1]:2")]), "http://[::1]:2/");
         let read = read(&[
             (ALL, "http://a"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=s%20e%3D, x=1"),
@@ -246,7 +269,10 @@ mod tests {
         ]);
         let read = read.unwrap().unwrap();
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        assert_eq!(read.headers, [pair("api-key", "s e="), pair("x", "1")]);
+        assert_eq!(read.headers.len(), 2);
+        for (header, expected) in read.headers.iter().zip([("api-key", "s e="), ("x", "1")]) {
+            assert_eq!((header.0.as_str(), header.1.to_str().unwrap()), expected);
+        }
         assert_eq!((read.patience.as_millis(), read.interval.as_millis()), (1_500, 5_000));
         assert!(read.resource.contains(&pair("service.name", "meters")), "{:?}", read.resource);
         assert!(read.resource.contains(&pair("site", "north")) && read.resource.len() == 3);
@@ -260,8 +286,7 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "http/json"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "0", "milliseconds"),
             ("OTEL_METRIC_EXPORT_INTERVAL", "soon", "milliseconds"),
-            ("OTEL_EXPORTER_OTLP_HEADERS", "key", "key=value"),
-            ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "a=%4", "key=value"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "key", "key=value"),
             ("OTEL_RESOURCE_ATTRIBUTES", "a=%ff", "key=value"),
         ] {
             let refused = read(&[(name, value), (OWN, "http://a")]);
@@ -271,6 +296,17 @@ mod tests {
                 assert!(refused.contains(part), "{part} is not in {refused}");
             }
         }
+        for (name, value) in [
+            ("OTEL_EXPORTER_OTLP_HEADERS", "secret"),
+            ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "a=secret%4"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "no name=secret"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=secret%0a"),
+        ] {
+            let refused = read(&[(name, value), (OWN, "http://a")]).unwrap_err().to_string();
+            assert!(refused.contains(name) && !refused.contains("secret"), "{refused}");
+        }
+        let secret = [(ALL, "http://a"), ("OTEL_EXPORTER_OTLP_HEADERS", "a=secret")];
+        assert!(!format!("{:?}", read(&secret).unwrap()).contains("secret"));
         let refused = read(&[(ALL, "https://a")]).unwrap_err().to_string();
         assert!(refused.contains("OTEL_EXPORTER_OTLP_CERTIFICATE"), "{refused}");
         let secure = [(ALL, "https://a"), ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such/file")];

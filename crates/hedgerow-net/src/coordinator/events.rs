@@ -96,8 +96,9 @@ events! {
     /// The scale has changed; the column is the one that has changed most.
     ScaleChanged = "scale-changed", Info,
         { version: u64, changed: usize, column: String, offset: f64, width: f64 },
-        "the nodes have agreed on scale {version}: {changed} columns have changed, most of all \
-         {column:?}, which has the offset {offset} and the width {width} now";
+        "the nodes have agreed on scale {version}: {} changed, most of all {column:?}, which has \
+         the offset {offset} and the width {width} now",
+        counted(*changed, "column");
     /// The operator set the scale back.
     ScaleReset = "scale-reset", Warning, { actor: String },
         "{actor} set the scale back: nodes agree on a new one";

@@ -310,7 +310,8 @@ impl Rescaling {
     }
 
     /// Moves L of A = Σ g·gᵀ, where g are slopes of a linear model's losses: g' = gain·B⁻¹g if
-    /// z = B·z'. The constant comes first, so that B⁻¹ is a lower triangle too.
+    /// z = B·z'. The constant comes first, so that B⁻¹ is a lower triangle too. No pivot is left
+    /// below one: A is at least I in the new scale as it was in the old one.
     ///
     /// # Panics
     /// If the rescaling was made for another number of inputs.
@@ -327,8 +328,8 @@ impl Rescaling {
             if *a == 0.0 {
                 // Nothing is known of an input that was or is zero everywhere.
                 row.fill(0.0);
-                row[at] = 1.0;
             }
+            row[at] = row[at].max(1.0);
         }
     }
 

@@ -13,10 +13,12 @@ use crate::message::check_numbers;
 
 mod gathering;
 mod partial;
+mod participants;
 mod sum;
 
 pub use gathering::Gathering;
 pub use partial::PartialSum;
+pub use participants::Participants;
 pub use sum::ExactSum;
 
 /// What becomes of the numbers that nodes upload in a round, coordinate by coordinate. Votes are

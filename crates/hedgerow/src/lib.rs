@@ -54,6 +54,7 @@
 //! | add up uploads before the server | [`relay`] |
 //! | compute random features alone | [`features::FeatureMap`] |
 //! | send fewer bytes | [`codec::Compression`] in the plan |
+//! | hide single uploads from the server | [`masking`] |
 //!
 //! Results are the same bits on every processor and for every number of threads. Messages from the
 //! network are checked: a refused message changes nothing, and no number that isn't finite leaves a
@@ -80,6 +81,7 @@ pub mod importance;
 pub mod learning;
 pub mod limits;
 mod linear_algebra;
+pub mod masking;
 mod math;
 pub mod message;
 pub mod method;

@@ -352,6 +352,27 @@ pub enum Rejected {
     /// A model without a known scale.
     #[error("no scale has been agreed on yet, so there can't be a model")]
     Unscaled,
+    /// An upload that isn't masked, in a plan whose uploads are.
+    #[error("uploads of this plan must be masked")]
+    Unmasked,
+    /// A node that the plan doesn't have.
+    #[error("there is no node {node}")]
+    UnknownNode {
+        /// Its number.
+        node: NodeId,
+    },
+    /// An upload that answers another broadcast than the one that was sent.
+    #[error("the upload answers another broadcast of round {round}")]
+    OtherBroadcast {
+        /// The round that is open.
+        round: u64,
+    },
+    /// An upload that came after the masks of the others were asked for.
+    #[error("the masks of round {round} were asked for already")]
+    MasksAsked {
+        /// The round that is open.
+        round: u64,
+    },
     /// A sum of squared errors that is negative or not a number.
     #[error("a sum of squared errors must be a number and at least 0, but is {value}")]
     SquaredError {

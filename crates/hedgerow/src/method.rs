@@ -99,6 +99,9 @@ pub trait NodeMethod: Send {
     /// Appends what the numbers of its upload are, in order, for those who compress it. Numbers
     /// that aren't named travel as they are.
     fn sections(&self, _out: &mut Vec<Section>) {}
+    /// From here on its votes follow from this seed, which nobody else knows, and not from that of
+    /// the plan.
+    fn vote_privately(&mut self, _seed: u64) {}
     /// The upload of the round that it is in has left.
     fn sent(&mut self) {}
     /// The server took the upload of this round, and none later; 0 if none is known. A node that

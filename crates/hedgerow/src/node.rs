@@ -3,6 +3,7 @@
 
 mod learning;
 mod link;
+mod masked;
 mod outcome;
 mod pending;
 mod saved;
@@ -19,6 +20,7 @@ use crate::features::Features;
 use crate::importance::{GroupImportance, ImportanceMeter};
 use crate::learning::{Calibration, ErrorQuantiles, Interval, Level, Loss};
 use crate::limits::MAX_HELD;
+use crate::masking::{NodeMasks, RoundTag};
 use crate::message::{NodeId, Report};
 use crate::method::NodeMethod;
 use crate::own_layer::OwnLayer;
@@ -28,6 +30,7 @@ use crate::scaling::{NodeScaling, Rescaling};
 use learning::{measure_importance, predict_mapped};
 use link::Buffers;
 pub use link::LinkSnapshot;
+pub use masked::BadStream;
 pub use outcome::{Answer, BadInput, ForgottenSamples, NodeTally};
 use pending::{Pending, Prediction};
 
@@ -62,6 +65,8 @@ pub struct Node {
     pub(crate) encoders: Vec<Encoder>,
     /// If the plan asks for it.
     importance: Option<Box<ImportanceMeter>>,
+    /// If uploads are masked and a stream of masks is open.
+    masks: Option<Box<NodeMasks>>,
     /// What raw samples and messages need; nodes that are only given features do without.
     raw: Option<Box<Raw>>,
 }
@@ -81,6 +86,8 @@ struct Raw {
     link: LinkSnapshot,
     /// The latest broadcast of each output; empty if nothing is compressed.
     known: Vec<Reference>,
+    /// What the round's masks belong to, if uploads are masked and a broadcast came.
+    tag: Option<RoundTag>,
     scratch: Scratch,
 }
 
@@ -140,6 +147,7 @@ impl Plan {
             own: self.own_layers(),
             encoders: self.encoders(id),
             importance: self.importance_meter(id).map(Box::new),
+            masks: None,
             raw: None,
         }
     }
@@ -170,6 +178,7 @@ impl Raw {
             has_answered: false,
             link: LinkSnapshot::new(plan),
             known: Vec::new(),
+            tag: None,
             scratch: Scratch {
                 x: vec![0.0; plan.inputs()],
                 z: vec![0.0; plan.width()],

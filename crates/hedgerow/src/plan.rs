@@ -3,6 +3,7 @@
 mod checks;
 mod config;
 mod importance;
+mod masking;
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -118,6 +119,12 @@ pub enum PlanError {
         /// What was asked for.
         aggregation: Aggregation,
     },
+    /// Masked sums don't say what else the plan needs.
+    #[error("uploads can't be masked {what}")]
+    Masked {
+        /// What needs more.
+        what: String,
+    },
 }
 
 impl Plan {
@@ -186,6 +193,7 @@ impl Plan {
             return Err(PlanError::OutOfBounds { key: "memory", bound, value });
         }
         check_features(info, &setup, config.feature_spec())?;
+        masking::check(info, &setup, &mut config)?;
         let map = OnceBox::new();
         Ok(Self { shared: Arc::new(Shared { config, info, halves, setup, map }) })
     }

@@ -2,6 +2,7 @@
 //! takes what nodes say, closes rounds and has a message for every node; the driver decides when.
 
 mod codec;
+mod masked;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -11,6 +12,7 @@ use alloc::vec::Vec;
 use crate::aggregation::PartialSum;
 use crate::codec::Reference;
 use crate::importance::{ImportanceSum, SharedImportance};
+use crate::masking::MaskedSum;
 use crate::message::{
     Broadcast, BroadcastHead, BroadcastMessage, NodeId, Numbers, Rejected, Report, ScaleMessage,
     ToNode, ToServer, Upload, UploadMessage,
@@ -38,6 +40,8 @@ pub struct Server {
     uploads: Vec<Upload>,
     /// If the plan asks for it.
     importance: Option<Box<SharedImportance>>,
+    /// What came in the open round, if uploads are masked.
+    masked: Option<Box<MaskedSum>>,
 }
 
 /// What came of a round.
@@ -63,7 +67,7 @@ impl Plan {
         let heads: Vec<_> = (0..self.outputs()).map(|_| self.server_method()).collect();
         let mut down = Down::new(self);
         down.learn_broadcast(&heads);
-        Server {
+        let mut server = Server {
             plan: self.clone(),
             heads,
             scaling: self.server_scaling(),
@@ -72,7 +76,10 @@ impl Plan {
             readers: Vec::new(),
             uploads: Vec::new(),
             importance: self.shared_importance().map(Box::new),
-        }
+            masked: None,
+        };
+        server.renew_masked();
+        server
     }
 }
 
@@ -89,7 +96,7 @@ impl Server {
 
     /// Uploads that the open round has so far, for drivers that wait for a quorum.
     pub fn uploads(&self) -> usize {
-        self.heads[0].uploads()
+        self.masked().map_or(self.heads[0].uploads(), MaskedSum::uploads)
     }
 
     /// For each output, the round in which the history that nodes go by begins. One that changes
@@ -268,6 +275,7 @@ impl Server {
         if self.is_unscaled() {
             return Err(Rejected::Unscaled);
         }
+        self.check_unmasked()?;
         match (&mut self.heads[..], uploads) {
             ([head], [upload]) => head.accept(from, upload),
             _ => {
@@ -277,6 +285,11 @@ impl Server {
                 self.merge(&parts)
             }
         }
+    }
+
+    /// Refuses uploads that anyone can read, where they should be masked.
+    fn check_unmasked(&self) -> Result<(), Rejected> {
+        if self.plan.is_masked() { Err(Rejected::Unmasked) } else { Ok(()) }
     }
 
     /// Nothing yet of the open round, for each output, to be added to by [`Server::accept_into`].
@@ -297,6 +310,7 @@ impl Server {
         from: NodeId,
         uploads: &[Upload],
     ) -> Result<(), Rejected> {
+        self.check_unmasked()?;
         check_outputs(self.heads.len(), uploads.len())?;
         let mut heads = self.heads.iter().zip(parts).zip(uploads);
         heads.try_for_each(|((head, part), upload)| head.accept_into(part, from, upload))
@@ -354,18 +368,21 @@ impl Server {
     /// uploads of that round look like, but can't close it.
     pub(crate) fn follow(&mut self, broadcasts: &[Broadcast]) -> Result<(), Rejected> {
         check_outputs(self.heads.len(), broadcasts.len())?;
-        self.heads.iter_mut().zip(broadcasts).try_for_each(|(head, one)| head.follow(one))
+        self.heads.iter_mut().zip(broadcasts).try_for_each(|(head, one)| head.follow(one))?;
+        self.renew_masked();
+        Ok(())
     }
 
     /// Closes the round with the accepted uploads: first the models, then reports become a scale,
     /// and the models are rescaled.
     pub fn close_round(&mut self) -> Closed {
-        let has_uploads = self.uploads() > 0;
+        let has_uploads = self.heads[0].uploads() > 0;
         if has_uploads {
             let round = self.round();
             self.importance.iter_mut().for_each(|shared| shared.close_round(round));
             self.heads.iter_mut().for_each(|head| _ = head.close_round());
             self.down.send(&mut self.heads);
+            self.renew_masked();
         }
         Closed { has_uploads, has_scale: self.close_scaling() }
     }
@@ -402,6 +419,7 @@ impl Server {
             shared.rescale(first);
         }
         self.down.rescaled(&self.heads);
+        self.renew_masked();
     }
 
     /// What opens the round, for one node: the scale, if there is one, and the broadcast. See
@@ -485,6 +503,7 @@ impl Server {
             }
         }
         server.down.learn_broadcast(&server.heads);
+        server.renew_masked();
         Ok(server)
     }
 }

@@ -17,6 +17,7 @@ mod lanes;
 mod laws;
 mod leak;
 mod losses;
+mod masking;
 mod modules;
 mod node_server;
 mod old_nodes;

@@ -1,14 +1,12 @@
 //! [`Gathering`]: the uploads of the open round, checked, summed (or kept, where a sum says too
 //! little) and counted. Every server half has one.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use crate::aggregation::sum::ExactSum;
-use crate::aggregation::{Aggregation, Columns};
+use crate::aggregation::{Aggregation, Columns, Participants};
 use crate::limits::MAX_NUMBER;
 use crate::message::{NodeId, Rejected, Upload, check_numbers};
 
@@ -23,7 +21,7 @@ pub struct Gathering {
     kept: Vec<Columns>,
     /// Votes per kernel; empty if the method has none.
     votes: Vec<u64>,
-    heard: Heard,
+    heard: Participants,
     /// Kernels that an upload may have numbers for, at most.
     #[serde(skip)]
     parts: usize,
@@ -47,7 +45,7 @@ impl Gathering {
             aggregation,
             kept: vec![Columns::new(len); kept],
             votes: vec![0; kernels],
-            heard: Heard::default(),
+            heard: Participants::default(),
             parts: 1,
         }
     }
@@ -162,6 +160,20 @@ impl Gathering {
         }
     }
 
+    /// What is known of uploads that came as one sum, in place of what came so far: for each number
+    /// a whole number and the power of two that it is to be divided by.
+    pub(crate) fn set(
+        &mut self,
+        nodes: &Participants,
+        numbers: impl Iterator<Item = (i64, u32)>,
+        votes: impl Iterator<Item = u64>,
+    ) {
+        self.clear();
+        self.heard.merge(nodes);
+        self.sums[0].set_multiples(numbers);
+        self.votes.iter_mut().zip(votes).for_each(|(own, votes)| *own = votes);
+    }
+
     /// From now on uploads have `len` numbers; what came so far is forgotten.
     pub(crate) fn expect(&mut self, len: usize) {
         self.clear();
@@ -175,7 +187,7 @@ impl Gathering {
 
     /// How many uploads came.
     pub fn count(&self) -> usize {
-        self.heard.count
+        self.heard.len()
     }
 
     /// Votes per kernel; empty if the method has none.
@@ -240,98 +252,6 @@ fn write_mean(sum: &ExactSum, terms: u64, out: &mut [f32]) {
     let share = 1.0 / terms as f64;
     for (out, total) in out.iter_mut().zip(sum.totals()) {
         *out = (total * share) as f32;
-    }
-}
-
-/// The nodes heard so far: one bit per node for small ids, a set for the others, so that a hostile
-/// id can't cost memory.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-struct Heard {
-    /// Words before the first one.
-    start: usize,
-    bits: Vec<u64>,
-    others: BTreeSet<NodeId>,
-    count: usize,
-}
-
-const SMALL_IDS: NodeId = 1 << 24;
-const WORDS: usize = SMALL_IDS as usize / 64;
-
-impl Heard {
-    /// Whether the node is new.
-    fn insert(&mut self, node: NodeId) -> bool {
-        let new = if node < SMALL_IDS {
-            let (word, bit) = (node as usize / 64, 1u64 << (node % 64));
-            self.cover(word..word + 1);
-            let word = &mut self.bits[word - self.start];
-            let new = *word & bit == 0;
-            *word |= bit;
-            new
-        } else {
-            self.others.insert(node)
-        };
-        self.count += usize::from(new);
-        new
-    }
-
-    /// Makes these words exist.
-    fn cover(&mut self, words: Range<usize>) {
-        if self.bits.is_empty() {
-            self.start = words.start;
-        }
-        if words.start < self.start {
-            let missing = self.start - words.start;
-            self.bits.splice(..0, core::iter::repeat_n(0, missing));
-            self.start = words.start;
-        }
-        if words.end > self.start + self.bits.len() {
-            self.bits.resize(words.end - self.start, 0);
-        }
-    }
-
-    fn contains(&self, node: NodeId) -> bool {
-        if node >= SMALL_IDS {
-            return self.others.contains(&node);
-        }
-        let word =
-            (node as usize / 64).checked_sub(self.start).and_then(|word| self.bits.get(word));
-        word.is_some_and(|word| word >> (node % 64) & 1 == 1)
-    }
-
-    /// A node that is in both sets.
-    fn first_common(&self, other: &Self) -> Option<NodeId> {
-        let small = other.bits.iter().zip(other.start..).find_map(|(theirs, word)| {
-            let ours =
-                word.checked_sub(self.start).and_then(|word| self.bits.get(word)).unwrap_or(&0);
-            let common = ours & theirs;
-            (common != 0).then(|| word as NodeId * 64 + common.trailing_zeros())
-        });
-        small.or_else(|| self.others.intersection(&other.others).next().copied())
-    }
-
-    /// Adds the nodes of the other set, which must be disjoint.
-    fn merge(&mut self, other: &Self) {
-        if !other.bits.is_empty() {
-            self.cover(other.start..other.start + other.bits.len());
-            let ours = &mut self.bits[other.start - self.start..];
-            ours.iter_mut().zip(&other.bits).for_each(|(ours, theirs)| *ours |= theirs);
-        }
-        self.others.extend(&other.others);
-        self.count += other.count;
-    }
-
-    fn clear(&mut self) {
-        self.bits.clear();
-        self.others.clear();
-        self.count = 0;
-    }
-
-    fn is_sound(&self) -> bool {
-        let small: usize = self.bits.iter().map(|word| word.count_ones() as usize).sum();
-        self.start <= WORDS
-            && self.bits.len() <= WORDS - self.start
-            && self.others.first().is_none_or(|id| *id >= SMALL_IDS)
-            && self.count == small + self.others.len()
     }
 }
 

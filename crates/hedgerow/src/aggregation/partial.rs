@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::gathering::Gathering;
+use super::participants::Participants;
 use crate::message::Rejected;
 use crate::state::{BadState, StateKind};
 
@@ -59,6 +60,16 @@ impl PartialSum {
 
     pub(crate) fn gathering(&self) -> &Gathering {
         &self.gathering
+    }
+
+    /// What is known of uploads of its round that came as one sum; see [`Gathering::set`].
+    pub(crate) fn set(
+        &mut self,
+        nodes: &Participants,
+        numbers: impl Iterator<Item = (i64, u32)>,
+        votes: impl Iterator<Item = u64>,
+    ) {
+        self.gathering.set(nodes, numbers, votes);
     }
 
     pub(crate) fn gathering_mut(&mut self) -> &mut Gathering {

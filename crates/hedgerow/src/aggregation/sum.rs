@@ -105,6 +105,21 @@ impl ExactSum {
         self.parts[0].iter_mut().zip(totals).for_each(|(part, total)| *part = total);
     }
 
+    /// Takes these totals for its own: whole numbers, each to be divided by 2 to the power beside
+    /// it, which is at most 35. What is left of a division has at most 53 bits.
+    pub(crate) fn set_multiples(&mut self, totals: impl Iterator<Item = (i64, u32)>) {
+        self.clear();
+        // As if they were one term.
+        self.fresh = 1;
+        let [coarse, middle, _] = &mut self.parts;
+        for ((coarse, middle), (total, power)) in coarse.iter_mut().zip(middle).zip(totals) {
+            let half = (1 << power) >> 1;
+            let whole = (total + half) >> power;
+            *coarse = whole as f64;
+            *middle = (total - (whole << power)) as f64 / (1_u64 << power) as f64;
+        }
+    }
+
     /// Back to zero.
     pub fn clear(&mut self) {
         self.parts.iter_mut().for_each(|part| part.fill(0.0));

@@ -146,6 +146,10 @@ impl NodeRule for Node {
         out.push(self.state.selected.section(&self.setup));
     }
 
+    fn vote_privately(&mut self, seed: u64) {
+        self.votes = CounterRng::from_seed(seed).derive(Purpose::Vote, 0);
+    }
+
     fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
         check_selection(&self.setup, broadcast)
     }

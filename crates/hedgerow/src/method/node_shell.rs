@@ -47,6 +47,9 @@ pub trait NodeRule: Send {
     /// Appends what the numbers of its upload are, in order.
     fn sections(&self, _out: &mut Vec<Section>) {}
 
+    /// From here on its votes follow from this seed.
+    fn vote_privately(&mut self, _seed: u64) {}
+
     /// The upload for a round has left.
     fn sent(&mut self, _round: u64) {}
 
@@ -147,6 +150,10 @@ impl<R: NodeRule> NodeMethod for NodeShell<R> {
 
     fn sections(&self, out: &mut Vec<Section>) {
         self.rule.sections(out);
+    }
+
+    fn vote_privately(&mut self, seed: u64) {
+        self.rule.vote_privately(seed);
     }
 
     fn sent(&mut self) {

@@ -1,11 +1,13 @@
 //! What a [`Node`] hears from the server, and what it says.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Node, Raw, UnackedErrors};
 use crate::codec::{Encoder, Reference, Section, decode};
+use crate::masking::RoundTag;
 use crate::message::{
     Broadcast, BroadcastMessage, Errors, Numbers, Rejected, Report, ScaleMessage, ToNode, ToServer,
     Upload, UploadHead, UploadMessage,
@@ -41,9 +43,20 @@ impl LinkSnapshot {
 /// Buffers for messages.
 #[derive(Default)]
 pub(super) struct Buffers {
-    uploads: Vec<Upload>,
+    pub(super) uploads: Vec<Upload>,
     broadcasts: Vec<Broadcast>,
     sections: Vec<Section>,
+}
+
+/// What a node has to say to the round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Nothing, or nothing new.
+    Nothing,
+    /// That nobody should wait for it.
+    Idle,
+    /// What is in the buffers.
+    Upload,
 }
 
 impl Node {
@@ -60,10 +73,10 @@ impl Node {
         self.raw.as_ref().map_or_else(|| LinkSnapshot::new(&self.plan), |raw| raw.link)
     }
 
-    /// Goes on where its connection was. What compression remembers of it is lost, so a compressed
-    /// connection begins anew.
+    /// Goes on where its connection was. What compression and masks remember of it is lost, so such
+    /// a connection begins anew.
     pub fn resume(&mut self, link: LinkSnapshot) {
-        match (link.is_up, self.plan.is_plain()) {
+        match (link.is_up, self.plan.is_plain() && !self.plan.is_masked()) {
             (true, true) => {
                 self.cut_link();
                 self.raw().link = link;
@@ -119,14 +132,13 @@ impl Node {
 
     /// Says what there is to say now: each message once a round and connection. A node that has
     /// learned nothing in this round answers only if `even_so`; if its method has nothing to say
-    /// then, it says that nobody should wait for it.
+    /// then, it says that nobody should wait for it. Masked uploads are
+    /// [`Node::masked_upload`]'s.
     pub fn speak(&mut self, even_so: bool, mut out: impl FnMut(ToServer)) {
-        let (round, is_due) = (self.round(), self.has_learned_enough() || even_so);
-        let Self { plan, heads, encoders, importance, raw: Some(raw), .. } = self else { return };
-        let Raw { scaling, state, link, known, scratch, .. } = &mut **raw;
-        if !link.is_up || !link.is_in_step {
+        if !self.is_in_step() {
             return;
         }
+        let Raw { scaling, state, link, .. } = self.raw();
         let mut report = Report::default();
         if scaling.report(&mut report) {
             state.report = Some(report);
@@ -136,21 +148,48 @@ impl Node {
             out(ToServer::Report(report.clone()));
             (link.is_report_due, link.is_idle) = (false, false);
         }
-        if link.answered == Some(round) || !is_due {
-            return;
+        match self.write_uploads(even_so) {
+            Due::Upload if !self.plan.is_masked() => out(ToServer::Upload(self.upload())),
+            Due::Idle => out(ToServer::Idle),
+            Due::Upload | Due::Nothing => {}
         }
-        let Buffers { uploads, sections, .. } = &mut scratch.buffers;
+    }
+
+    /// Whether it is connected and has the server's broadcast.
+    pub(super) fn is_in_step(&self) -> bool {
+        self.raw.as_ref().is_some_and(|raw| raw.link.is_up && raw.link.is_in_step)
+    }
+
+    /// Writes the uploads of the round into the buffers, if they are due.
+    pub(super) fn write_uploads(&mut self, even_so: bool) -> Due {
+        let (round, is_due) = (self.round(), self.has_learned_enough() || even_so);
+        let Self { heads, raw: Some(raw), .. } = self else { return Due::Nothing };
+        let Raw { state, link, scratch, .. } = &mut **raw;
+        if link.answered == Some(round) || !is_due {
+            return Due::Nothing;
+        }
+        let uploads = &mut scratch.buffers.uploads;
         uploads.resize_with(heads.len(), Upload::default);
         let mut both = heads.iter().zip(uploads.iter_mut());
-        if !link.has_scale || !both.all(|(head, upload)| head.upload(upload)) {
-            // A node that has reported has answered, as long as there is no scale.
-            let has_reported = !link.has_scale && state.report.is_some();
-            if !has_reported && !core::mem::replace(&mut link.is_idle, true) {
-                out(ToServer::Idle);
-            }
-            return;
+        if link.has_scale && both.all(|(head, upload)| head.upload(upload)) {
+            link.is_idle = false;
+            return Due::Upload;
         }
-        link.is_idle = false;
+        // A node that has reported has answered, as long as there is no scale.
+        let has_reported = !link.has_scale && state.report.is_some();
+        if !has_reported && !core::mem::replace(&mut link.is_idle, true) {
+            return Due::Idle;
+        }
+        Due::Nothing
+    }
+
+    /// The uploads in the buffers as a message, which is on its way from here on.
+    fn upload(&mut self) -> UploadMessage {
+        let round = self.round();
+        let errors = self.untold_errors();
+        let Self { plan, heads, encoders, importance, raw, .. } = self;
+        let Raw { known, scratch, .. } = &mut **raw.get_or_insert_with(|| Box::new(Raw::new(plan)));
+        let Buffers { uploads, sections, .. } = &mut scratch.buffers;
         let mut messages = Vec::with_capacity(heads.len());
         for (output, (head, upload)) in heads.iter().zip(&*uploads).enumerate() {
             let numbers = if plan.is_plain_up() {
@@ -165,13 +204,24 @@ impl Node {
             };
             messages.push(UploadHead { vote: upload.vote, numbers });
         }
-        let UnackedErrors { samples, squared_error } = state.unacked;
+        let importance = importance.as_mut().map_or(Vec::new(), |meter| meter.tell(round).to_vec());
+        self.sent();
+        UploadMessage { round, heads: messages, errors, importance }
+    }
+
+    /// The errors that the server doesn't know of yet.
+    pub(super) fn untold_errors(&mut self) -> Errors {
+        let UnackedErrors { samples, squared_error } = self.raw().state.unacked;
         // A sum beyond what can be told is told as the largest.
         let squared_error = squared_error.min(f64::from(f32::MAX)) as f32;
-        let errors = Errors { samples, squared_error };
-        let importance = importance.as_mut().map_or(Vec::new(), |meter| meter.tell(round).to_vec());
-        out(ToServer::Upload(UploadMessage { round, heads: messages, errors, importance }));
-        heads.iter_mut().for_each(|head| head.sent());
+        Errors { samples, squared_error }
+    }
+
+    /// The uploads of the round, and its errors, are on their way.
+    pub(super) fn sent(&mut self) {
+        let round = self.round();
+        self.heads.iter_mut().for_each(|head| head.sent());
+        let Raw { link, state, .. } = self.raw();
         link.answered = Some(round);
         state.told = Some((round, state.unacked));
         state.tally.uploads += 1;
@@ -187,7 +237,7 @@ impl Node {
             self.acknowledge_importance(message.taken);
         }
         let Self { plan, heads, encoders, raw: Some(raw), .. } = self else { return Ok(()) };
-        let Raw { state, link, known, scratch, .. } = &mut **raw;
+        let Raw { state, link, known, tag, scratch, .. } = &mut **raw;
         let is_taken = |(round, _): &mut (u64, UnackedErrors)| *round <= message.taken;
         if let Some((round, told)) = state.told.take_if(is_taken) {
             if link.answered == Some(round) {
@@ -207,6 +257,10 @@ impl Node {
                 layout.sections(broadcast, sections);
                 known.set(sections, &broadcast.numbers);
             }
+        }
+        if plan.is_masked() && (heads[0].round() != before || is_set_back || tag.is_none()) {
+            let broadcasts: Vec<_> = scratch.buffers.broadcasts.iter().collect();
+            *tag = Some(RoundTag::new(&broadcasts));
         }
         (link.is_in_step, link.is_set_back) = (true, false);
         if heads[0].round() != before || is_set_back {

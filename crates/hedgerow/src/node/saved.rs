@@ -44,19 +44,21 @@ impl Node {
         let own = if plan.has_own_layers() { OwnLayer::memory(plan.own_features()) } else { 0 };
         let head = HEAD_BYTES + (plan.method().memory)(plan.setup()) + own;
         let held = MAX_HELD * (size_of::<Held>() + size_of::<f32>() * (inputs + outputs));
-        outputs * head + held + MAX_PENDING_BYTES + COLUMN_BYTES * (inputs + outputs)
+        let masks = plan.mask_rules().map_or(0, |rules| HEAD_BYTES + rules.most_bytes());
+        outputs * head + held + MAX_PENDING_BYTES + masks + COLUMN_BYTES * (inputs + outputs)
     }
 
     /// Everything that has to survive a restart. Its connection is not part of it.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
-        match &self.raw {
+        let saved = match &self.raw {
             Some(raw) => {
                 let kept = (raw.errors.clone(), raw.calibration.clone());
                 self.save_parts(&raw.scaling, &raw.state, kept)
             }
             None => self.save_with(&self.plan.node_scaling(), Vec::new(), Calibration::default()),
-        }
+        };
+        self.save_masks(saved)
     }
 
     /// The same for a node that is given features, with what its driver has kept for it: the
@@ -86,6 +88,15 @@ impl Node {
 
     /// Continues from a saved state of the same plan, without a connection.
     pub fn restore(plan: &Plan, saved: &[u8]) -> Result<Self, BadState> {
+        if let Some((masks, saved)) = Self::read_masks(plan, saved)? {
+            let mut node = Self::restore_plain(plan, &saved)?;
+            node.restore_masks(masks)?;
+            return Ok(node);
+        }
+        Self::restore_plain(plan, saved)
+    }
+
+    fn restore_plain(plan: &Plan, saved: &[u8]) -> Result<Self, BadState> {
         let Saved { id, heads, own, scaling, state, errors, calibration } = KIND
             .restore_any(saved, &[(4, read_version_4)], |_: &Saved<State>| true)
             .or_else(|error| Unversioned::read(saved).ok_or(error))?;

@@ -12,6 +12,7 @@ use crate::features::{Amplitude, Draw, FeatureSpec, Kernel};
 use crate::importance::ImportanceScope;
 use crate::learning::{Loss, Schedule, WeightRule};
 use crate::limits::DEFAULT_MEMORY;
+use crate::masking::Privacy;
 use crate::method::{MethodSpec, MkOptions, Numbers, PofOptions, find};
 use crate::scaling::{Scale, ScaleKind};
 
@@ -161,6 +162,8 @@ plan_config! {
     /// How nodes make inputs of the time and of earlier rows; none where inputs are the numbers of
     /// a row.
     series: Option<SeriesRule> as impl Into<Option<SeriesRule>> = None,
+    /// What the server sees of uploads.
+    privacy: Privacy = Privacy::None,
 }
 
 /// Nodes that must have seen a label before there is a scale, unless a plan says otherwise. Of
@@ -238,6 +241,8 @@ struct Written {
     /// Only the server needs it: older nodes don't know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scale_nodes: Option<usize>,
+    #[serde(default, skip_serializing_if = "Privacy::is_none")]
+    privacy: Privacy,
     /// [`crate::method::MethodInfo::revision`].
     #[serde(default = "one", skip_serializing_if = "is_one")]
     revision: usize,
@@ -263,7 +268,7 @@ impl From<PlanConfig> for Written {
         let (setup, features) = (config.numbers(), config.feature_spec());
         let PlanConfig { method, scaling, compression, columns, target, classes, outputs, .. } =
             config;
-        let PlanConfig { importance, column_groups, series, scale_nodes, .. } = config;
+        let PlanConfig { importance, column_groups, series, scale_nodes, privacy, .. } = config;
         Self {
             method,
             setup,
@@ -279,6 +284,7 @@ impl From<PlanConfig> for Written {
             column_groups,
             series,
             scale_nodes,
+            privacy,
             revision,
         }
     }
@@ -346,6 +352,7 @@ impl TryFrom<Written> for PlanConfig {
             classes: written.classes,
             series: written.series,
             scale_nodes: written.scale_nodes,
+            privacy: written.privacy,
             limits_labels: false,
         })
     }

@@ -47,6 +47,20 @@ fn a_single_upload_of_one_kernel_gives_the_sample_away() {
 }
 
 #[test]
+fn masks_hide_what_fixed_point_does_not() {
+    for method in [MIDDLE, WIDE, "mk", "naive"] {
+        for inputs in [2, 5, 10] {
+            let scene = Scene::single(method, inputs, 0);
+            let open = found([Scene { message: Message::FixedPoint, ..scene }]);
+            assert!(open.distance < 0.1 * open.guess, "{scene:?}: {open:?}");
+            let masked = found([Scene { message: Message::Masked, ..scene }]);
+            assert!(masked.hits <= masked.lucky, "{scene:?}: {masked:?}");
+            assert!(masked.distance > 0.8 * masked.guess, "{scene:?}: {masked:?}");
+        }
+    }
+}
+
+#[test]
 fn so_do_the_uploads_of_mk_one_after_the_other() {
     let found = found((1..=10).map(|inputs| Scene::single("mk", inputs, 0)));
     assert!(share(&found) > 0.85, "{found:?}");

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         for inputs in [1, 2, 5, 10] {
             // Only pairs of samples of one input are taken apart.
-            let messages = MESSAGES.iter().take(if inputs == 1 { 7 } else { 6 });
+            let messages = MESSAGES.iter().take(if inputs == 1 { 9 } else { 8 });
             for (message, change) in messages {
                 let mut attempts = Vec::new();
                 for seed in 0..SEEDS {
@@ -52,8 +52,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 type Change = fn(Scene) -> Scene;
 
-const MESSAGES: [(&str, Change); 7] = [
+const MESSAGES: [(&str, Change); 9] = [
     ("one upload", |scene| scene),
+    ("in fixed point", |scene| Scene { message: Message::FixedPoint, ..scene }),
+    ("masked upload", |scene| Scene { message: Message::Masked, ..scene }),
     ("upload of 2 samples", |scene| Scene { samples: 2, ..scene }),
     ("upload of 5 samples", |scene| Scene { samples: 5, ..scene }),
     ("sum over 2 nodes", |scene| Scene { nodes: 2, message: Message::Sum, ..scene }),

@@ -4,7 +4,8 @@
 use std::error::Error;
 
 use hedgerow::features::{Draw, FeatureMap};
-use hedgerow::message::{Broadcast, Upload};
+use hedgerow::masking::{FixedPoint, LEAST, MaskedSums, NodeMasks, Privacy, RoundTag, SecretKey};
+use hedgerow::message::{Broadcast, Errors, Upload};
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::{NodeMethod, Plan, PlanConfig};
 
@@ -31,6 +32,10 @@ pub(crate) struct Scene {
 pub(crate) enum Message {
     /// The uploads of the first node.
     Single,
+    /// The same in fixed point.
+    FixedPoint,
+    /// The same in fixed point and masked, as if the masks weren't there.
+    Masked,
     /// Only the sum of all uploads, and reads it as if it were one.
     Sum,
     /// Only the sum of two uploads of one input each, and takes it apart.
@@ -138,12 +143,50 @@ impl Scene {
                     samples.truncate(self.samples);
                     vec![spy.read(&broadcast, &uploads[0])?]
                 }
+                Message::FixedPoint | Message::Masked => {
+                    samples.truncate(self.samples);
+                    let upload = self.in_fixed_point(&plan, &broadcast, &uploads[0])?;
+                    vec![spy.read(&broadcast, &upload)?]
+                }
                 Message::Sum | Message::Pair => self.read_sum(&knowledge, &broadcast, &uploads),
             };
             attempts.extend(readings.iter().map(|reading| self.judge(round, reading, &samples)));
             server.close_round();
         }
         Ok(attempts)
+    }
+
+    /// An upload of the first node as its masked words have it, masks included or left out.
+    fn in_fixed_point(
+        &self,
+        plan: &Plan,
+        broadcast: &Broadcast,
+        upload: &Upload,
+    ) -> Result<Upload, Box<dyn Error>> {
+        let settings = MaskedSums { least: LEAST, ..MaskedSums::new(vec![secret(0).public()]) };
+        let config = plan.config().clone().nodes(LEAST).privacy(Privacy::Masked(settings));
+        let rules = Plan::new(config)?.mask_rules().ok_or("uploads aren't masked")?;
+        let layout = rules.layout(&[upload.numbers.len()]).ok_or("an upload of the plan")?;
+        // Samples and errors come before the numbers of the upload.
+        let formats = layout.formats().skip(HEAD).take(upload.numbers.len());
+        let numbers: Vec<f32> = if self.message == Message::FixedPoint {
+            let both = formats.zip(&upload.numbers);
+            both.map(|(format, number)| read(format.encode((*number).into()), format)).collect()
+        } else {
+            let mut masks = NodeMasks::new(rules, "run", 0, secret(self.seed as u8 + 1), [0; 16])?;
+            let tag = RoundTag::new(&[broadcast]);
+            let masked = masks.mask(tag, std::slice::from_ref(upload), Errors::default())?;
+            let mut bytes = &masked.bytes[..];
+            let words = layout.formats().map(|format| {
+                let (word, rest) = bytes.split_at(format.bytes());
+                bytes = rest;
+                let mut all = [0; 8];
+                all[8 - word.len()..].copy_from_slice(word);
+                read(i64::from_le_bytes(all) >> (64 - 8 * word.len()), format)
+            });
+            words.skip(HEAD).take(upload.numbers.len()).collect()
+        };
+        Ok(Upload { numbers, ..upload.clone() })
     }
 
     /// What a server makes of the sum of all uploads, if it knows what the nodes started from: the
@@ -201,6 +244,17 @@ impl Scene {
         let (guessed, _) = miss(&guess, samples);
         Attempt { read, guessed, label: f64::from((reading.y - y).abs()) }
     }
+}
+
+/// Words of a masked upload before its numbers.
+const HEAD: usize = 3;
+
+fn secret(byte: u8) -> SecretKey {
+    SecretKey::from_bytes([byte; 32])
+}
+
+fn read(word: i64, format: FixedPoint) -> f32 {
+    word as f32 / (1_u64 << format.fraction()) as f32
 }
 
 /// How far x is from the nearest sample, and the label of that one.

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::{Draw, Features};
 use hedgerow::masking::{
     LEAST, MaskHolder, MaskRefusal, MaskedSum, MaskedSums, MaskedUpload, NodeMasks, Privacy,
@@ -91,7 +92,9 @@ impl World {
 
     fn learn(&mut self, node: usize, time: u64) {
         let (x, y) = sample(node as NodeId, time);
-        let answer = self.nodes[node].learn(&x, &[y]).unwrap();
+        let node = &mut self.nodes[node];
+        let labels = vec![y; node.plan().outputs()];
+        let answer = node.learn(&x, &labels).unwrap();
         if time >= 50 {
             self.squares += f64::from(answer.value - y).powi(2);
         }
@@ -146,7 +149,7 @@ fn squares_in_the_open(plan: &Plan, rounds: u64) -> f64 {
         }
         for node in &mut nodes {
             let (x, y) = sample(node.id(), time);
-            let answer = node.learn(&x, &[y]).unwrap();
+            let answer = node.learn(&x, &vec![y; plan.outputs()]).unwrap();
             if time >= 50 {
                 squares += f64::from(answer.value - y).powi(2);
             }
@@ -170,6 +173,51 @@ fn fixed_point_costs_less_than_a_thousandth_of_the_error() {
         assert!((ratio - 1.0).abs() < 1e-3, "{method}: {ratio}");
         assert!(open / ((ROUNDS - 50) as f64 * NODES as f64) < 10.0, "{method} learns");
     }
+}
+
+#[test]
+fn several_outputs_and_compressed_broadcasts_go_with_masks() {
+    let columns = [(-1.0, 1.0), (-1.0, 1.0), (90.0, 110.0), (80.0, 120.0)];
+    let two = Scaling::Fixed(Scale::from_ranges(&columns).unwrap());
+    let coding = Coding { numbers: NumberFormat::F16, ..Coding::default() };
+    let compression = Compression { down: coding, ..Compression::default() };
+    for config in [
+        config("sk:3").outputs(2).scaling(two),
+        config("sk:3").compression(compression),
+        config("linear").compression(compression),
+    ] {
+        let open = squares_in_the_open(&Plan::new(config.clone()).unwrap(), 100);
+        let mut world = World::new(&Plan::new(masked(config, 1)).unwrap());
+        (0..100).for_each(|time| world.round(time));
+        let ratio = world.squares / open;
+        assert!((ratio - 1.0).abs() < 1e-3, "{ratio}");
+    }
+}
+
+#[test]
+fn relays_add_up_what_they_can_t_read() {
+    let plan = Plan::new(masked(config("mk"), 2)).unwrap();
+    let (mut world, mut other) = (World::new(&plan), World::new(&plan));
+    for time in 0..3 {
+        let mut relays = [(); 2].map(|()| world.server.masked_sum().unwrap());
+        for node in 0..NODES {
+            world.learn(node, time);
+            let upload = world.speak(node).unwrap();
+            relays[node % 2].accept(node as NodeId, &upload).unwrap();
+            world.taken[node] = upload.tag.round;
+        }
+        for relay in relays {
+            world.server.merge_masked(&relay).unwrap();
+            let refused = world.server.merge_masked(&relay).unwrap_err();
+            assert!(matches!(refused, Rejected::Duplicate { .. }));
+        }
+        assert_eq!(world.close(), NODES as u64);
+        other.round(time);
+        assert_eq!(world.server.save(), other.server.save());
+    }
+    let relay = other.server.masked_sum().unwrap();
+    let refused = Plan::new(config("mk")).unwrap().server().merge_masked(&relay);
+    assert_eq!(refused, Err(Rejected::NotExpected));
 }
 
 /// Nodes of MK-OFL vote by the plan's seed here, as they do without masks.

@@ -118,12 +118,16 @@ impl MaskedLayout {
         self.combine(words, bytes, u64::wrapping_sub);
     }
 
-    fn combine(&self, words: &mut [u64], mut bytes: &[u8], with: fn(u64, u64) -> u64) {
-        for (format, own) in self.formats().zip(words) {
-            let (word, rest) = bytes.split_at(format.bytes);
-            let mut all = [0; 8];
-            all[..word.len()].copy_from_slice(word);
-            (*own, bytes) = (with(*own, u64::from_le_bytes(all)), rest);
+    fn combine(&self, mut words: &mut [u64], mut bytes: &[u8], with: fn(u64, u64) -> u64) {
+        for (count, format) in &self.fields {
+            let (own, words_left) = words.split_at_mut(*count);
+            let (packed, bytes_left) = bytes.split_at(count * format.bytes);
+            for (own, word) in own.iter_mut().zip(packed.chunks_exact(format.bytes)) {
+                let mut all = [0; 8];
+                all[..format.bytes].copy_from_slice(word);
+                *own = with(*own, u64::from_le_bytes(all));
+            }
+            (words, bytes) = (words_left, bytes_left);
         }
     }
 

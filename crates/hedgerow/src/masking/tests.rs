@@ -210,6 +210,28 @@ fn masked_uploads_are_random_bytes_and_others_are_not() {
 }
 
 #[test]
+fn a_server_can_t_tell_who_sent_what() {
+    // Nodes swap what they upload: the server opens the same sum, and no upload is one it has seen.
+    let plan = plan("mk", 1, None);
+    let opened = [0, 1].map(|shift| {
+        let mut world = World::new(&plan);
+        let (mut sum, mut seen) = (world.sum(), Vec::new());
+        for node in 0..12 {
+            let (upload, errors) = world.upload((node + shift) % 12, 1);
+            let masked = world.nodes[node as usize].mask(sum.tag(), &[upload], errors).unwrap();
+            sum.accept(node, masked).unwrap();
+            seen.push(masked.bytes.clone());
+        }
+        let asked = sum.request().unwrap();
+        let answers = world.answers(&asked);
+        (world.open(&sum, &answers).unwrap(), seen)
+    });
+    let [(one, first), (other, second)] = opened;
+    assert_eq!(one, other);
+    assert!(first.iter().all(|bytes| !second.contains(bytes)));
+}
+
+#[test]
 fn an_upload_is_masked_once_whatever_is_learned_later() {
     let plan = plan("mk", 2, None);
     let (mut world, mut other) = (World::new(&plan), World::new(&plan));

@@ -30,6 +30,7 @@ mod operating;
 pub mod records;
 pub mod rules;
 mod silence;
+mod suspicion;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -42,6 +43,7 @@ pub use members::{Ledger, Member};
 pub use messages::{Envelope, HearingResult, Newcomer, Refusal, Said, Sender, Sent, Verdict};
 pub use opening::Opening;
 pub use operating::Earlier;
+use suspicion::Suspects;
 pub(crate) use totals::mean;
 pub use totals::{BadTotals, NodeSet, Totals, WINDOW_ROUNDS, Window, WireBytes};
 
@@ -124,6 +126,8 @@ pub struct Coordinator {
     standings: HashMap<String, StandingRecord>,
     /// Whether rounds stay open.
     is_paused: bool,
+    /// Nodes whose uploads look wrong.
+    suspects: Suspects,
     /// Nodes whose reports are to be dropped when the server is back.
     waiting_forgets: Vec<NodeId>,
 }
@@ -182,6 +186,7 @@ impl Coordinator {
             limits,
             round: server.round(),
             is_unscaled: server.is_unscaled(),
+            suspects: suspicion::suspects(&server),
             server: Some(server),
             waiting_reports: Vec::new(),
             waiting_uploads: Vec::new(),

@@ -30,5 +30,6 @@ mod rescaling;
 mod robust;
 mod saved_sizes;
 mod scaling;
+mod screening;
 mod tr;
 mod wrong_units;

@@ -120,6 +120,7 @@ impl Coordinator {
         if opening.scale_version != self.opening.scale_version {
             self.note_scale(&server);
         }
+        self.note_suspects(&server);
         (self.round, self.is_unscaled) = (server.round(), server.is_unscaled());
         self.server = Some(server);
         if is_news {

@@ -100,6 +100,9 @@ impl Delivery {
         sums: &[f64],
         samples: f64,
     ) -> Next {
+        if self.asked == MOST_ASKED {
+            return Next::Epoch;
+        }
         let end = begin + sums.len();
         self.end = if self.asked == 0 { end } else { self.end.min(end) };
         self.asked += 1;
@@ -128,12 +131,17 @@ impl Delivery {
         Next::Slice(next)
     }
 
+    /// What came of the epoch is of no use: a member of it doesn't count any more.
+    pub(super) fn abandon(&mut self) {
+        self.asked = MOST_ASKED;
+    }
+
     /// Whether a restored one could have been reached.
     pub(super) fn is_sound(&self, features: usize, begin: usize) -> bool {
         let is_sum = |sum: f64| (0.0..=MAX_SUM).contains(&sum);
         is_sum(self.members)
             && is_sum(self.delivered)
-            && self.asked < MOST_ASKED
+            && self.asked <= MOST_ASKED
             && self.end <= triangle(features)
             && (self.asked == 0 || begin < self.end)
     }

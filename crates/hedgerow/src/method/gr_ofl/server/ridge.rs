@@ -68,7 +68,7 @@ pub(super) struct Ridge {
     pub(super) age: f64,
     epoch: Epoch,
     pub(super) errors: RunningErrors,
-    delivery: Delivery,
+    pub(super) delivery: Delivery,
     /// Samples in the histories of all nodes, as far as is known.
     pub(super) known: f64,
 }

@@ -17,8 +17,8 @@ pub(crate) struct ClassMeter {
     classes: Classes,
     nodes: Vec<Calibration>,
     log_loss: Tally,
-    /// Of each class: how many samples had it, and how many of them were found.
-    found: Vec<(u64, u64)>,
+    /// Of each true class, how often each class was predicted.
+    confusion: Vec<Vec<u64>>,
     /// Of each class, by log-odds: samples of the class, and others.
     bins: Vec<[(u64, u64); BINS]>,
     probabilities: Vec<f32>,
@@ -36,12 +36,14 @@ struct Waiting {
 }
 
 /// What was measured of the classes of a method.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct ClassTrack {
     pub(crate) accuracy: f64,
     pub(crate) balanced_accuracy: f64,
     pub(crate) log_loss: f64,
     pub(crate) auc: f64,
+    /// Of each true class, how often each class was predicted.
+    pub(crate) confusion: Vec<Vec<u64>>,
 }
 
 impl ClassMeter {
@@ -50,7 +52,7 @@ impl ClassMeter {
             classes,
             nodes: vec![Calibration::default(); nodes],
             log_loss: Tally::default(),
-            found: vec![(0, 0); classes.count()],
+            confusion: vec![vec![0; classes.count()]; classes.count()],
             bins: vec![[(0, 0); BINS]; classes.count()],
             probabilities: Vec::new(),
             waiting: VecDeque::from([Vec::new()]),
@@ -72,8 +74,7 @@ impl ClassMeter {
         calibration.probabilities(scores, loss, &mut self.probabilities);
         let found = self.classes.likeliest(&self.probabilities);
         self.log_loss.add(-f64::from(self.probabilities[class]).ln());
-        self.found[class].0 += 1;
-        self.found[class].1 += u64::from(found == class);
+        self.confusion[class][found] += 1;
         for (at, (bins, probability)) in self.bins.iter_mut().zip(&self.probabilities).enumerate() {
             let (of_class, others) = &mut bins[bin(f64::from(*probability))];
             *if at == class { of_class } else { others } += 1;
@@ -112,16 +113,18 @@ impl ClassMeter {
         }
     }
 
-    pub(crate) fn finish(&self) -> ClassTrack {
-        let (count, right) =
-            self.found.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let there = self.found.iter().filter(|(count, _)| *count > 0);
-        let recalls = there.map(|(count, found)| *found as f64 / *count as f64);
+    pub(crate) fn finish(self) -> ClassTrack {
+        let rows = self.confusion.iter().enumerate();
+        let found = rows.map(|(class, row)| (row.iter().sum::<u64>(), row[class]));
+        let found: Vec<(u64, u64)> = found.filter(|(count, _)| *count > 0).collect();
+        let (count, right) = found.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let recalls = found.iter().map(|(count, found)| *found as f64 / *count as f64);
         ClassTrack {
             accuracy: right as f64 / (count as f64).max(1.0),
             balanced_accuracy: mean(recalls),
             log_loss: self.log_loss.mean(),
             auc: mean(self.bins.iter().filter_map(area)),
+            confusion: self.confusion,
         }
     }
 }
@@ -172,6 +175,7 @@ mod tests {
             samples.iter().map(|(score, class)| (&score[..], *class)).collect();
         let found = meter(2, &samples);
         assert!((found.accuracy - 4.0 / 6.0).abs() < 1e-12);
+        assert_eq!(found.confusion, [[3, 1], [1, 1]]);
         assert!((found.balanced_accuracy - 0.5 * (0.75 + 0.5)).abs() < 1e-12);
         // Of eight pairs: all four below 0.6, and two below -0.75.
         assert!((found.auc - 6.0 / 8.0).abs() < 1e-12, "{found:?}");
@@ -185,6 +189,7 @@ mod tests {
         assert_eq!((found.accuracy, found.balanced_accuracy, found.auc), (1.0, 1.0, 1.0));
         let wrong = meter(3, &[(&a, 1), (&b, 2), (&c, 0)]);
         assert_eq!((wrong.accuracy, wrong.balanced_accuracy), (0.0, 0.0));
+        assert_eq!(wrong.confusion, [[0, 0, 1], [1, 0, 0], [0, 1, 0]]);
         assert!(wrong.auc < 0.5);
     }
 

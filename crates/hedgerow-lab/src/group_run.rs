@@ -50,6 +50,21 @@ pub(crate) struct GroupRun {
     /// Objective per sample of each kernel's best function, when last taken.
     best_objectives: Vec<f64>,
     hindsight_seconds: f64,
+    rescalings: LatestRescalings,
+}
+
+/// What was last taken from one scale to another: the server's models, and then nearly all nodes'.
+#[derive(Default)]
+struct LatestRescalings(Option<([Scale; 2], Vec<Option<Rescaling>>)>);
+
+impl LatestRescalings {
+    fn of(&mut self, features: &Plan, from: &Scale, to: &Scale) -> &[Option<Rescaling>] {
+        let is_known = |(scales, _): &([Scale; 2], _)| scales[0] == *from && scales[1] == *to;
+        let known = self.0.take().filter(is_known);
+        let make = || ([from.clone(), to.clone()], features.rescalings(from, to));
+        let (_, rescalings) = self.0.insert(known.unwrap_or_else(make));
+        rescalings
+    }
 }
 
 impl GroupRun {
@@ -182,6 +197,7 @@ impl GroupRun {
             course: Vec::new(),
             best_objectives: Vec::new(),
             hindsight_seconds: 0.0,
+            rescalings: LatestRescalings::default(),
             features,
         })
     }
@@ -204,15 +220,10 @@ impl GroupRun {
 
     /// Nodes in contact take the latest scale, and their models with them.
     fn catch_up(&mut self, turns: &[Turn]) -> Result<(), RoundError> {
-        let Self { features, runs, preprocessor, .. } = self;
-        // Nearly all nodes come from the same scale.
-        let mut known: Option<(Scale, Vec<Option<Rescaling>>)> = None;
+        let Self { features, runs, preprocessor, rescalings, .. } = self;
         preprocessor.catch_up(turns, |node, from, to| {
-            let known = match &mut known {
-                Some(known) if known.0 == *from => known,
-                other => other.insert((from.clone(), features.rescalings(from, to))),
-            };
-            runs.iter_mut().try_for_each(|run| run.rescale_node(node, &known.1))
+            let rescalings = rescalings.of(features, from, to);
+            runs.iter_mut().try_for_each(|run| run.rescale_node(node, rescalings))
         })
     }
 
@@ -315,12 +326,12 @@ impl GroupRun {
             self.record_regret();
             self.hindsight_seconds += start.elapsed().as_secs_f64();
         }
-        let Self { features, runs, preprocessor, .. } = self;
+        let Self { features, runs, preprocessor, rescalings, .. } = self;
         let (turns, raw) = learned.as_ref().map_or((turns, raw), |(turns, raw)| (turns, raw));
         let mut outcome = Ok(());
         preprocessor.close(turns, raw, |from, to| {
-            let rescalings = features.rescalings(from, to);
-            outcome = runs.iter_mut().try_for_each(|run| run.rescale_server(&rescalings));
+            let rescalings = rescalings.of(features, from, to);
+            outcome = runs.iter_mut().try_for_each(|run| run.rescale_server(rescalings));
         });
         outcome
     }

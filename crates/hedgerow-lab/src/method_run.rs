@@ -440,7 +440,7 @@ impl MethodRun {
                 r2,
                 coverage,
                 targets: measures.targets.iter().map(target).collect(),
-                classes: measures.classes.as_ref().map(ClassMeter::finish),
+                classes: measures.classes.map(ClassMeter::finish),
                 nodes: measures.nodes,
                 hours,
                 weekdays,

@@ -73,8 +73,8 @@ pub(crate) fn attach(
         rmse: known(method.mse.mean.sqrt()).filter(|_| method.classes.is_none()),
         mae: method.mae.and_then(|mae| known(mae.mean)),
         r2: method.r2.and_then(known),
-        accuracy: method.classes.and_then(|classes| known(classes.accuracy.mean)),
-        log_loss: method.classes.and_then(|classes| known(classes.log_loss.mean)),
+        accuracy: method.classes.as_ref().and_then(|classes| known(classes.accuracy.mean)),
+        log_loss: method.classes.as_ref().and_then(|classes| known(classes.log_loss.mean)),
         target_rmse: method.targets.iter().map(|target| target.mse.sqrt()).collect(),
     };
     model.set_card(Card {

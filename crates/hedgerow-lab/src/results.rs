@@ -223,7 +223,7 @@ pub struct TargetError {
 }
 
 /// How good predictions of classes are.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ClassResult {
     /// Share of right classes.
     pub accuracy: Moments,
@@ -234,6 +234,10 @@ pub struct ClassResult {
     /// Area under the ROC curve: the chance that a sample of a class has a larger probability of it
     /// than another sample; of several classes, the mean over them.
     pub auc: Moments,
+    /// Of each true class, how often each class was predicted, in all trials. Empty in runs that
+    /// earlier versions stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confusion: Vec<Vec<u64>>,
 }
 
 /// The error of some of the predictions: those at a node, or in an hour of the day.

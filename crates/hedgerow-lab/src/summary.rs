@@ -229,17 +229,7 @@ fn over_trials(
         weekdays: subset_errors(all().map(|track| &track.weekdays)),
         mean_loss: over(&|track| track.mean_loss),
         targets: targets(context, tracks, entry),
-        classes: first.classes.map(|_| {
-            let of = |value: fn(&ClassTrack) -> f64| {
-                over(&|track| value(&track.classes.unwrap_or_default()))
-            };
-            ClassResult {
-                accuracy: of(|classes| classes.accuracy),
-                balanced_accuracy: of(|classes| classes.balanced_accuracy),
-                log_loss: of(|classes| classes.log_loss),
-                auc: of(|classes| classes.auc),
-            }
-        }),
+        classes: class_result(all().filter_map(|track| track.classes.as_ref())),
         numbers_up: per_turn(&|track| track.traffic.numbers_up),
         numbers_down: per_turn(&|track| track.traffic.numbers_down),
         bytes_up: per_turn(&|track| track.traffic.bytes_up),
@@ -278,6 +268,25 @@ fn over_trials(
         sampled: first.sampled.clone(),
         importance: first.importance.clone(),
     }
+}
+
+/// The measures of an entry's classes; none of numbers.
+fn class_result<'t>(tracks: impl Iterator<Item = &'t ClassTrack>) -> Option<ClassResult> {
+    let tracks: Vec<&ClassTrack> = tracks.collect();
+    let (first, others) = tracks.split_first()?;
+    let mut confusion = first.confusion.clone();
+    for other in others {
+        let pairs = confusion.iter_mut().flatten().zip(other.confusion.iter().flatten());
+        pairs.for_each(|(sum, count)| *sum += count);
+    }
+    let over = |value: fn(&ClassTrack) -> f64| moments(tracks.iter().map(|track| value(track)));
+    Some(ClassResult {
+        accuracy: over(|track| track.accuracy),
+        balanced_accuracy: over(|track| track.balanced_accuracy),
+        log_loss: over(|track| track.log_loss),
+        auc: over(|track| track.auc),
+        confusion,
+    })
 }
 
 /// The errors of an entry for each of several targets.

@@ -5,7 +5,7 @@
 
 use crate::compare::{Cell, Comparison};
 use crate::results::{
-    ColumnImportance, CoursePoint, Curve, DataSummary, DeviceCourse, ImportanceResult,
+    ClassResult, ColumnImportance, CoursePoint, Curve, DataSummary, DeviceCourse, ImportanceResult,
     MethodResult, Moments, Regret, Results, SampledPredictions, SubsetError,
 };
 
@@ -204,6 +204,19 @@ pub fn grid() -> Comparison {
         cell("two", "blocks", None),
     ];
     Comparison::new(cells, "mk")
+}
+
+/// Makes the labels classes. Of class c each other class was predicted 12 + c times, and the class
+/// itself 1000 times.
+pub fn add_classes(results: &mut Results, classes: usize) {
+    results.classes = (0..classes).map(|class| format!("class {class}<")).collect();
+    let count = |class, predicted| if class == predicted { 1000 } else { 12 + class as u64 };
+    let row = |class| (0..classes).map(|predicted| count(class, predicted)).collect();
+    let confusion: Vec<Vec<u64>> = (0..classes).map(row).collect();
+    for method in &mut results.methods {
+        method.classes =
+            Some(ClassResult { confusion: confusion.clone(), ..ClassResult::default() });
+    }
 }
 
 /// Gives the subject predictions of these many devices and rounds, errors at each device, in

@@ -45,7 +45,7 @@ fn texts_are_classes_for_every_default_entry() {
     ] {
         let results = run(&files, &["run.predictions=p.csv"]);
         assert_eq!(results.classes, classes);
-        let of = |name: &str| method(&results, name).classes.unwrap();
+        let of = |name: &str| method(&results, name).classes.as_ref().unwrap();
         let (tr, alone, pooled, mean) = (of("tr"), of("tr+alone"), of("tr+pooled"), of("mean"));
         assert!(tr.accuracy.mean > 0.85 && tr.auc.mean > 0.93, "{tr:?}");
         assert!(tr.accuracy.mean > alone.accuracy.mean && pooled.accuracy.mean > 0.85);
@@ -61,6 +61,12 @@ fn texts_are_classes_for_every_default_entry() {
                 assert_eq!(probabilities[scored.value as usize], most);
             }
         }
+        let predictions = results.predictions.iter().find(|method| method.method == "tr").unwrap();
+        let mut confusion = vec![vec![0; classes.len()]; classes.len()];
+        for scored in &predictions.predictions {
+            confusion[scored.truth as usize][scored.value as usize] += 1;
+        }
+        assert_eq!(tr.confusion, confusion);
         let wrong = method(&results, "tr");
         assert!((wrong.mse.mean + tr.accuracy.mean - 1.0).abs() < 1e-12);
         assert!(wrong.nodes.len() == 5 && wrong.mae.is_none() && wrong.interval.is_none());
@@ -76,7 +82,8 @@ fn numbers_are_classes_if_the_task_says_so() {
     assert_eq!(classes.classes, ["0", "1"]);
     // The order of the names decides only which class is which.
     let turned = of(&["data.classes=[\"1\", \"0\"]"]);
-    let accuracy = |results: &Results| method(results, "gr").classes.unwrap().accuracy.mean;
+    let accuracy =
+        |results: &Results| method(results, "gr").classes.as_ref().unwrap().accuracy.mean;
     assert!(accuracy(&classes) > 0.9 && (accuracy(&classes) - accuracy(&turned)).abs() < 0.02);
 }
 

@@ -156,7 +156,7 @@ fn classes_stay_classes() {
     );
     for name in ["mk", "central"] {
         let found = method(&results, name);
-        let classes = found.classes.unwrap();
+        let classes = found.classes.as_ref().unwrap();
         assert!(classes.accuracy.mean > 0.8 && classes.auc.mean > 0.85, "{name}: {classes:?}");
         assert!((classes.accuracy.mean + found.mse.mean - 1.0).abs() < 1e-12);
         // Of labels that were scaled, none would be -1 or +1.

@@ -5,6 +5,7 @@
 //! on. The server lists these in `ignorable`, so that a node can ignore keys that are newer than
 //! itself. Nodes of version 1 of the protocol don't know that list: they get a plan without them.
 
+#[cfg(any(feature = "server", test))]
 use hedgerow::importance::ImportanceScope;
 use hedgerow::method::{MethodInfo, find};
 use hedgerow::{Plan, PlanConfig, PlanError};

@@ -2,11 +2,12 @@
 //! Contiguous arrays of f32 are not copied.
 
 use hedgerow_data::schema::split_category;
+use hedgerow_data::text::shortened;
 use numpy::{
     Element, PyArray1, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
     PyUntypedArray, PyUntypedArrayMethods,
 };
-use pyo3::exceptions::{PyMemoryError, PyOverflowError};
+use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyMapping, PySlice, PyString, PyTuple};
@@ -26,7 +27,8 @@ enum Held<'py> {
 
 impl<'py> Numbers<'py> {
     /// Converts an object with numpy. Text, dates and complex numbers are refused, and so is a
-    /// shape that does not fit; `wanted` says which one does.
+    /// shape that does not fit; `wanted` says which one does. An array of objects may have numbers
+    /// and marks of missing values.
     fn read(
         object: &Bound<'py, PyAny>,
         fits: impl FnOnce(&[usize]) -> bool,
@@ -44,7 +46,8 @@ impl<'py> Numbers<'py> {
                 &plain
             }
         };
-        if !matches!(array.dtype().kind(), b'b' | b'i' | b'u' | b'f') {
+        let is_mixed = array.dtype().kind() == b'O' && array.ndim() > 0;
+        if !is_mixed && !matches!(array.dtype().kind(), b'b' | b'i' | b'u' | b'f') {
             return Err(errors::kind(format!(
                 "an array of numbers was expected, but its dtype is {}",
                 array.dtype()
@@ -53,6 +56,11 @@ impl<'py> Numbers<'py> {
         let shape = array.shape().to_vec();
         if !fits(&shape) {
             return Err(errors::value(wanted(&tuple(&shape))));
+        }
+        if is_mixed {
+            let items = array.call_method0(intern!(py, "ravel"))?;
+            let numbers = items.try_iter()?.map(|item| number(&item?)).collect::<PyResult<_>>()?;
+            return Ok(Self { shape, held: Held::Copied(numbers) });
         }
         if let Some(borrowed) = in_order::<f32>(array)? {
             return Ok(Self { shape, held: Held::Borrowed(borrowed) });
@@ -432,8 +440,10 @@ fn text(item: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     if let Ok(truth) = item.cast::<PyBool>() {
         return Ok(Some(truth.is_true().to_string()));
     }
-    let number = item.extract::<f64>()?;
-    Ok(Some(number).filter(|number| !number.is_nan()).map(|number| number.to_string()))
+    if is_missing(item) {
+        return Ok(None);
+    }
+    item.extract::<f64>().map(|number| Some(number.to_string()))
 }
 
 /// A number of a sample.
@@ -441,18 +451,34 @@ fn number(item: &Bound<'_, PyAny>) -> PyResult<f32> {
     if item.is_none() {
         return Ok(f32::NAN);
     }
-    float(item, "a number")
+    float(item, "an input")
 }
 
 /// A Python number. An int may be too large for a float.
 fn float(item: &Bound<'_, PyAny>, what: &str) -> PyResult<f32> {
-    item.extract().map(narrow).map_err(|error| {
+    item.extract().map(narrow).or_else(|error| {
         if error.is_instance_of::<PyOverflowError>(item.py()) {
-            errors::value(format!("{what} is too large"))
-        } else {
-            error
+            return Err(errors::value(format!("{what} is too large")));
         }
+        if !error.is_instance_of::<PyTypeError>(item.py()) {
+            return Err(error);
+        }
+        if is_missing(item) {
+            return Ok(f32::NAN);
+        }
+        let shown = item.repr()?.to_string();
+        let shown = shortened(&shown, 50);
+        Err(errors::kind(format!("{what} must be a number, but is {shown}")))
     })
+}
+
+/// Whether it marks a missing value, such as NaN, NaT and NA of pandas: it isn't equal to itself,
+/// or can't be compared.
+pub(crate) fn is_missing(item: &Bound<'_, PyAny>) -> bool {
+    match item.ne(item) {
+        Ok(differs) => differs,
+        Err(error) => error.is_instance_of::<PyTypeError>(item.py()),
+    }
 }
 
 /// As f32; what is finite stays so.

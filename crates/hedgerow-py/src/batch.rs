@@ -9,7 +9,7 @@ use hedgerow::{Node, Plan};
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::arrays::{self, Table};
 use crate::errors;
@@ -116,14 +116,13 @@ pub(crate) fn intervals<'py, T: Send>(
     node: impl Fn(&mut T) -> &mut Node + Send + Sync,
 ) -> PyResult<Bound<'py, PyAny>> {
     let level = Level::new(level).map_err(errors::value)?;
-    let targets = if plan.classes().is_some() { 1 } else { plan.outputs() };
+    let targets = targets(plan);
     let table = Table::samples(x, plan.inputs(), &plan.config().columns)?;
     let ends = each_row(x.py(), shared, &table, |shared, _, x, made| {
         let node = node(shared);
         node.predict(x)?;
         for target in 0..targets {
-            let ends = node.interval(target, level);
-            made.extend(ends.map_or([f32::NAN; 2], |Interval { lower, upper }| [lower, upper]));
+            made.extend(ends(node, target, level));
         }
         Ok(())
     })?;
@@ -132,6 +131,41 @@ pub(crate) fn intervals<'py, T: Send>(
         1 => Ok(ends.reshape([table.rows(), 2])?.into_any()),
         _ => Ok(ends.reshape([table.rows(), targets, 2])?.into_any()),
     }
+}
+
+/// The interval around the prediction of one sample: its ends, or a pair for each of several
+/// targets.
+pub(crate) fn interval_one<'py, T>(
+    shared: &Mutex<T>,
+    plan: &Plan,
+    x: &Bound<'py, PyAny>,
+    level: f64,
+    node: impl Fn(&mut T) -> &mut Node,
+) -> PyResult<Bound<'py, PyAny>> {
+    let level = Level::new(level).map_err(errors::value)?;
+    let (py, x) = (x.py(), sample(plan, x)?);
+    let mut shared = lock(py, shared);
+    let node = node(&mut shared);
+    node.predict(&x).map_err(errors::value)?;
+    let ends = |target| ends(node, target, level).map(f64::from);
+    let pair = |target| PyTuple::new(py, ends(target));
+    match targets(plan) {
+        1 => Ok(pair(0)?.into_any()),
+        targets => {
+            let pairs = (0..targets).map(pair).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyTuple::new(py, pairs)?.into_any())
+        }
+    }
+}
+
+/// Numbers that have intervals, or one for classes, which have none.
+fn targets(plan: &Plan) -> usize {
+    if plan.classes().is_some() { 1 } else { plan.outputs() }
+}
+
+fn ends(node: &Node, target: usize, level: Level) -> [f32; 2] {
+    let ends = node.interval(target, level);
+    ends.map_or([f32::NAN; 2], |Interval { lower, upper }| [lower, upper])
 }
 
 /// Learns all rows in order. Returns the predictions made before each. A row without a label is

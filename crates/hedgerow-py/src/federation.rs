@@ -256,6 +256,18 @@ impl Federation {
         batch::intervals(&self.state, &self.plan, x, level, move |state| state.node(node))
     }
 
+    /// The interval of one sample at one node; see ``Learner.predict_interval_one``.
+    #[pyo3(signature = (x, node=None, level=0.9), text_signature = "($self, x, node=0, level=0.9)")]
+    fn predict_interval_one<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        node: Option<&Bound<'py, PyAny>>,
+        level: f64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let node = self.node(node)?;
+        batch::interval_one(&self.state, &self.plan, x, level, move |state| state.node(node))
+    }
+
     /// Predicts the label of one sample with the model of one node.
     #[pyo3(signature = (x, node=None), text_signature = "($self, x, node=0)")]
     fn predict_one<'py>(

@@ -41,7 +41,7 @@ fn targets(plan: &Plan) -> Vec<String> {
 fn class(plan: &Plan, y: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     let names = &plan.config().classes;
     let position = |text: &str| names.iter().position(|name| name == text);
-    if y.is_none() {
+    if y.is_none() || arrays::is_missing(y) {
         return Ok(None);
     }
     let found = if let Ok(text) = y.cast::<PyString>() {
@@ -50,11 +50,7 @@ fn class(plan: &Plan, y: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
         let known = if truth { ["true", "True", "1"] } else { ["false", "False", "0"] };
         known.into_iter().find_map(position)
     } else {
-        let number: f64 = y.extract()?;
-        if number.is_nan() {
-            return Ok(None);
-        }
-        position(&number.to_string())
+        position(&y.extract::<f64>()?.to_string())
     };
     found.map(Some).ok_or_else(|| {
         let known = shortened(&names.join(", "), 200);

@@ -146,6 +146,17 @@ impl Learner {
         batch::intervals(&self.state, &self.plan, x, level, node)
     }
 
+    /// The interval of one sample: its lower and upper end, or a pair for each of several targets.
+    /// See ``predict_interval``.
+    #[pyo3(signature = (x, level=0.9))]
+    fn predict_interval_one<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        level: f64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        batch::interval_one(&self.state, &self.plan, x, level, node)
+    }
+
     /// Learns from samples in order. Returns the predictions made before each. Samples without a
     /// label (NaN) are only predicted, and counted in ``missing_labels``.
     fn learn<'py>(

@@ -1,7 +1,7 @@
 //! [`Model`]: predictions from a file, without a server.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use hedgerow::Node;
@@ -11,7 +11,9 @@ use hedgerow_model::NoModel;
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyType};
 
+use crate::Pickled;
 use crate::batch::{self, lock};
 use crate::errors;
 
@@ -149,5 +151,16 @@ impl Model {
     #[getter]
     fn is_shared(&self) -> bool {
         self.model.is_shared()
+    }
+
+    #[staticmethod]
+    fn _restore(saved: &[u8]) -> PyResult<Self> {
+        let model = hedgerow_model::Model::from_bytes(Path::new("a pickled model"), saved);
+        Ok(Self { model: model.map_err(errors::value)?, known: Mutex::default() })
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Pickled<'py, (Bound<'py, PyBytes>,)> {
+        let saved = PyBytes::new(py, &self.model.to_bytes());
+        Ok((PyType::new::<Self>(py).getattr("_restore")?, (saved,)))
     }
 }

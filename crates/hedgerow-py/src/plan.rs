@@ -68,6 +68,11 @@ impl Plan {
             match key.as_str() {
                 _ if value.is_none() => {}
                 "kernels" => dictionary = Some(kernels(&value)?),
+                "columns" | "classes" if value.is_instance_of::<PyString>() => {
+                    return Err(errors::kind(format!(
+                        "{key} must be a list of names, but is {value:?}"
+                    )));
+                }
                 "draw" => {
                     let draw = to_toml("draw", &value)?;
                     sections.insert("kernels".into(), Table::from_iter([(key, draw)]).into());
@@ -212,8 +217,11 @@ pub(crate) fn pairs(kernels: &[Kernel]) -> Vec<(&'static str, f64)> {
 
 /// The reverse; a number alone is of a Gaussian.
 pub(crate) fn kernels(list: &Bound<'_, PyAny>) -> PyResult<Vec<Kernel>> {
+    let not_a_list =
+        |_| errors::kind(format!("kernels must be a list of kernels, but is {list:?}"));
     let kernels: Vec<Kernel> = list
-        .try_iter()?
+        .try_iter()
+        .map_err(not_a_list)?
         .take(MAX_LIST_ENTRIES + 1)
         .map(|item| kernel(&item?))
         .collect::<PyResult<_>>()?;

@@ -77,6 +77,12 @@ pub(crate) fn simulate<'py>(
     let name = request.name.clone();
     let (layers, given) = request.read()?;
     let mut settings = Settings::load(&layers).map_err(|error| errors::settings(&error))?;
+    if let (Some(name), Some(data)) = (&name, settings.effective.get_mut("data"))
+        && let Some(data) = data.as_table_mut()
+    {
+        // What samples are called, instead of the file that they were written to.
+        data.insert("name".to_owned(), name.as_str().into());
+    }
     settings.keeps_predictions |= predictions;
     let unsaved = |error: ModelError| errors::of_system(&error);
     settings

@@ -20,7 +20,7 @@ os.environ["SCIPY_ARRAY_API"] = "1"
 
 Array = NDArray[np.float64]
 
-METHODS = ["gr", "mk", "sk:6", "naive", "emk", "pof", "fedpoe", "linear", "linear-newton"]
+METHODS = ["gr", "tr", "mk", "sk:6", "naive", "emk", "pof", "fedpoe", "linear", "linear-newton"]
 
 
 @pytest.fixture

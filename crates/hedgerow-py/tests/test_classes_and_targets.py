@@ -326,5 +326,7 @@ def test_what_cant_be_done_is_refused_before_the_run() -> None:
     long: dict[str, Any] = {"rounds": 10**5, "nodes": 1000, "trials": 1000}
     with pytest.raises(TypeError, match="a callback must have the method on_round, but 5 has none"):
         simulate("friedman", callbacks=[5], **long)  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="callbacks must be a list of callbacks, but is 5"):
+        simulate("friedman", callbacks=5, **long)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"run\.predictions"):
         simulate("friedman", settings={"run.predictions": "p.txt"}, **long)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,10 @@ def test_frames_and_arrays_are_taken(saved: Path) -> None:
     texts = [[float(sky == text) for text in ("clear", "fog", "rain")] for sky in rows["sky"]]
     array = np.column_stack([rows["temp"].to_numpy(dtype=float), texts])
     assert np.array_equal(model.predict(array, node="sensor-2"), expected)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict(rows, node="sensor-2"), expected)
+    indexed = rows.set_index(rows.columns[:2].tolist())
+    assert np.array_equal(model.predict(indexed, node="sensor-2"), expected)
     assert np.array_equal(model.predict(array.tolist(), "sensor-2"), expected)
     sparse = pytest.importorskip("scipy.sparse")
     dense = np.nan_to_num(array)

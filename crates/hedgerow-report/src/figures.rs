@@ -6,6 +6,7 @@
 
 pub(crate) mod bars;
 pub(crate) mod chart;
+pub(crate) mod confusion;
 pub(crate) mod convergence;
 mod dates;
 pub(crate) mod dots;
@@ -30,6 +31,7 @@ mod svg;
 
 use bars::Bars;
 use chart::{Chart, Entry, Key, Mark, Readout, Shape, Words};
+use confusion::Confusion;
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{MethodResult, Results};
 use importance::{importance_bars, importance_chart};
@@ -63,6 +65,10 @@ pub fn render(results: &Results) -> Vec<(String, String)> {
         ("predictions-worst.svg", course("worst")),
         ("scatter.svg", chart(&|subject| scatter_chart(results, subject))),
         ("coverage.svg", chart(&|subject| coverage_chart(results, subject))),
+        (
+            "confusion.svg",
+            subject.and_then(|subject| Some(Confusion::of(results, subject)?.sheet())),
+        ),
         ("importance.svg", bars(importance_bars)),
         ("importance-over-time.svg", chart(&|subject| importance_chart(results, subject))),
         ("devices.svg", bars(device_bars)),
@@ -296,6 +302,7 @@ mod tests {
         let few = ["mse.svg", "coverage.svg", "kernels.svg", "convergence.svg", "regret.svg"];
         assert_eq!(drawn(&results), few);
         sample::add_predictions(&mut results, 3, 50);
+        sample::add_classes(&mut results, 3);
         let known: Vec<&str> = run::FILES.iter().copied().filter(|n| n.ends_with("svg")).collect();
         assert_eq!(drawn(&results), known);
     }

@@ -32,6 +32,7 @@ pub fn render(results: &Results) -> String {
     let devices = results
         .subject()
         .map(|subject| devices::devices(results, subject) + &devices::calendar(results, subject));
+    let confusion = results.subject().map(|subject| charts::confusion(results, subject));
     let importance = results.subject().map(|subject| charts::importance(results, subject));
     let body = fill(
         include_str!("report/body.html"),
@@ -40,6 +41,7 @@ pub fn render(results: &Results) -> String {
             ("verdict", &escape(&verdict::verdict(results))),
             ("table", &table::table(results)),
             ("charts", &charts),
+            ("confusion", &confusion.unwrap_or_default()),
             ("importance", &importance.unwrap_or_default()),
             ("devices", &devices.unwrap_or_default()),
             ("settings", &settings::settings(results)),
@@ -73,6 +75,15 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part}");
         }
+    }
+
+    #[test]
+    fn classes_have_their_confusion() {
+        let mut results = sample::results(3, 20, 2);
+        assert!(!render(&results).contains("id=\"confusion-heading\""));
+        sample::add_classes(&mut results, 3);
+        let page = render(&results);
+        assert!(page.contains("Confusion of classes by mk</h2>") && page.contains("class 2&lt;"));
     }
 
     #[test]

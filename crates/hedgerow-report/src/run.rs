@@ -16,6 +16,7 @@ pub const FILES: &[&str] = &[
     "predictions-worst.svg",
     "scatter.svg",
     "coverage.svg",
+    "confusion.svg",
     "importance.svg",
     "importance-over-time.svg",
     "devices.svg",

@@ -153,7 +153,7 @@ fn class_measures(results: &Results) -> Vec<Column<'_>> {
     let sd = if trials == 1 { "" } else { " ± sd" };
     vec![
         Column::new(format!("accuracy{sd}"), "share of right classes, higher is better", {
-            move |method: &MethodResult| match (method.classes, trials) {
+            move |method: &MethodResult| match (&method.classes, trials) {
                 (None, _) => nothing(),
                 (Some(classes), 1) => percent(classes.accuracy.mean),
                 (Some(ClassResult { accuracy, .. }), _) => {

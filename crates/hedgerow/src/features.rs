@@ -382,18 +382,26 @@ impl FeatureMap {
     }
 
     /// The frequencies of a kernel, d numbers each, in quarter turns.
+    #[cfg(test)]
     pub(crate) fn frequencies(&self, kernel: usize) -> Vec<f64> {
+        let (start, scale) = self.base(kernel);
+        self.base_frequencies(start).into_iter().map(|value| value * scale).collect()
+    }
+
+    /// The draw that a kernel's frequencies are made from, and what they are multiplied by.
+    pub(crate) fn base(&self, kernel: usize) -> (usize, f64) {
         let Use { start, scale, .. } = self.uses[kernel];
+        (start, f64::from(scale))
+    }
+
+    /// The frequencies of a draw, d numbers each, in quarter turns.
+    pub(crate) fn base_frequencies(&self, start: usize) -> Vec<f64> {
+        let drawn = start..start + self.per_kernel;
         if let Some(structured) = &self.structured {
-            let frequencies =
-                (start..start + self.per_kernel).flat_map(|at| structured.frequency(at));
-            return frequencies.map(|value| value * f64::from(scale)).collect();
+            return drawn.flat_map(|at| structured.frequency(at)).collect();
         }
-        let frequencies = (start..start + self.per_kernel).flat_map(|at| {
-            (0..self.inputs)
-                .map(move |input| f64::from(self.frequency(at, input)) * f64::from(scale))
-        });
-        frequencies.collect()
+        let row = |at| (0..self.inputs).map(move |input| f64::from(self.frequency(at, input)));
+        drawn.flat_map(row).collect()
     }
 
     /// A number of a frequency that is in memory.

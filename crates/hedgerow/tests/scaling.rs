@@ -185,6 +185,41 @@ fn inputs_that_wander_off_cost_little_more_than_with_a_scale_known_beforehand() 
 }
 
 #[test]
+fn a_column_that_opens_late_costs_linear_models_little() {
+    let all = Scale::from_ranges(&[(0.0, 1.0), (0.0, 1e6), (2960.0, 3080.0)]).unwrap();
+    // In the first 200 rounds the second input is constant, or a millionth as wide.
+    let samples = |t: u64, before: f32| -> Vec<Sample> {
+        let stream = CounterRng::from_seed(t);
+        let sample = |node: u64| {
+            let [a, b] = [0, 1].map(|input| stream.uniform_at(2 * node + input) as f32);
+            let b = b * if t < 200 { before } else { 1e6 };
+            (vec![a, b], 3000.0 + 40.0 * (a + 1e-6 * b))
+        };
+        (0..NODES as u64).map(sample).collect()
+    };
+    let error_of = |mut fleet: Fleet, before: f32| {
+        let mut tally = Tally::default();
+        for t in 0..800 {
+            let error = error(&mut fleet, &samples(t, before), None);
+            if t > 20 {
+                tally += error;
+            }
+        }
+        tally.mean()
+    };
+    for method in ["linear", "linear-newton"] {
+        for before in [0.0, 1.0] {
+            let known = error_of(Fleet::knowing(method, &all), before);
+            for kind in [ScaleKind::Spread, ScaleKind::Range] {
+                // Most of it is made while the column has opened and has no new scale yet.
+                let online = error_of(Fleet::new(method, kind), before);
+                assert!(online < 12.0 * known, "{method} {kind:?} {before}: {online} {known}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_range_that_doubles_is_learned_faster_than_from_nothing() {
     for kind in [ScaleKind::Spread, ScaleKind::Range] {
         for method in ["gr", "sk:2", "mk", "naive"] {

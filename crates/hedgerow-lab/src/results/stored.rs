@@ -185,7 +185,7 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             numbers.extend([mse, mae, r2]);
         }
         let classes = classes.iter_mut().flat_map(
-            |ClassResult { accuracy, balanced_accuracy, log_loss, auc }| {
+            |ClassResult { accuracy, balanced_accuracy, log_loss, auc, confusion: _ }| {
                 [accuracy, balanced_accuracy, log_loss, auc]
             },
         );
@@ -229,6 +229,11 @@ fn check(results: &Results) -> Result<(), StoredError> {
             columns
                 .iter()
                 .try_for_each(|column| same("windows", column.windows.len(), rounds.len()))?;
+        }
+        if let Some(ClassResult { confusion, .. }) = &method.classes {
+            let classes = results.classes.len();
+            none_or("rows of confusion", confusion.len(), classes)?;
+            confusion.iter().try_for_each(|row| same("confusion", row.len(), classes))?;
         }
         none_or("hours", method.hours.len(), 24)?;
         none_or("weekdays", method.weekdays.len(), 7)?;
@@ -319,7 +324,7 @@ mod tests {
     #[test]
     fn a_file_that_contradicts_itself_is_refused() {
         type Break = fn(&mut Results);
-        let breaks: [(Break, &str); 9] = [
+        let breaks: [(Break, &str); 10] = [
             (|r| r.best_kernel = Some(4), "the run has best_kernel = 4, but must be in 1..=3"),
             (|r| r.methods[4].kernel = Some(0), "sk 0 has kernel = 0"),
             (|r| r.methods[0].mse_trials.clear(), "mk has trials = 0, but must be 2"),
@@ -329,6 +334,13 @@ mod tests {
             (|r| r.methods[0].curve.shares[7].truncate(2), "mk has shares of kernels = 2"),
             (|r| r.methods[0].curve.regret.truncate(7), "mk has regret = 7, but must be 8"),
             (|r| r.methods[0].curve.rounds.swap(3, 4), "mk has falling round = 4"),
+            (
+                |r| {
+                    testing::add_classes(r, 3);
+                    r.classes.truncate(2);
+                },
+                "mk has rows of confusion = 3, but must be 2",
+            ),
         ];
         for (spoil, message) in breaks {
             let mut results = testing::results(3, 40, 2);

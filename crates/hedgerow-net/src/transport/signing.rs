@@ -8,6 +8,7 @@ use prost::Message;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::protocol::wire::{self, signing_answer};
+#[cfg(feature = "server")]
 use crate::pki::request::MAX_REQUEST_BYTES;
 
 /// Most bytes of a request with its token, and of an answer.

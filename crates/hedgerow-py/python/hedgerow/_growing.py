@@ -367,6 +367,8 @@ def first_seed(seed: int | None) -> int:
     """The seed of random features. None draws one."""
     if seed is None:
         return getrandbits(48)
+    if not isinstance(seed, (int, np.integer)):
+        raise TypeError(f"seed must be a whole number or None, but is {seed!r:.50}")
     if seed < 0:
         raise ValueError(f"seed must be at least 0, but is {seed}")
     return seed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import isnan, nan
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def number(value: Any, what: str) -> float:
-    """Converts a number to a float. ``what`` names it in errors. None becomes NaN.
+    """Converts a number to a float. ``what`` names it in errors. A missing value becomes NaN.
 
     >>> number(True, "feature 'a'")
     1.0
@@ -33,6 +34,8 @@ def number(value: Any, what: str) -> float:
     except OverflowError:
         raise ValueError(f"{what} is too large for a number") from None
     except TypeError:
+        if np.ndim(value) == 0 and is_missing(value):
+            return nan
         raise TypeError(f"{what} must be a number, but is {value!r:.50}") from None
 
 
@@ -74,6 +77,15 @@ def is_text(values: NDArray[Any]) -> bool:
     """
     kind = values.dtype.kind
     return kind in "UST" or (kind == "O" and any(isinstance(value, str) for value in values.ravel().tolist()))
+
+
+def is_truth(series: Any) -> bool:
+    """Whether a column has truth values only, or missing ones beside them."""
+    kind = str(getattr(series, "dtype", "")).lower()
+    if kind != "object":
+        return kind.startswith("bool")
+    kinds = {type(value) for value in unmarked(series).tolist()}
+    return bool in kinds and kinds <= {bool, NoneType}
 
 
 def label(y: Any) -> Any:

@@ -9,14 +9,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 from types import NoneType
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
-from hedgerow._numbers import is_missing, is_text
-from hedgerow._samples import Samples, check_owners, from_frame, is_frame, is_sparse, label_names, pieces
+from hedgerow._numbers import is_missing, is_text, is_truth
+from hedgerow._samples import (
+    Samples,
+    check_owners,
+    from_frame,
+    is_frame,
+    is_sparse,
+    label_names,
+    pieces,
+    with_levels,
+)
 
 # Rows of an iterator that are read at a time.
 _ROWS = 4096
@@ -99,6 +109,9 @@ _OF_TABLES = {
     "data_dir": "data.dir",
 }
 
+# How the files of samples in memory are read: names of columns may be numbers.
+_WRITTEN = {"data.header": "yes"}
+
 # The file of a model.
 _MODEL = "run.save_model"
 
@@ -129,8 +142,21 @@ class Request(NamedTuple):
 
 
 @contextmanager
-def request(data: Any, y: Any, options: Mapping[str, Any]) -> Iterator[Request]:
-    """What the arguments of a function ask for. Files that it needs exist within the block."""
+def request(
+    data: Any, y: Any, options: Mapping[str, Any], folder: str | PathLike[str] | None = None
+) -> Iterator[Request]:
+    """What the arguments of a function ask for. Files that it needs exist within the block.
+
+    They are in ``folder`` if it is given. Errors name arguments of Python instead of flags.
+    """
+    with _reworded(_in_python), _request(data, y, options, folder) as asked:
+        yield asked
+
+
+@contextmanager
+def _request(
+    data: Any, y: Any, options: Mapping[str, Any], folder: str | PathLike[str] | None
+) -> Iterator[Request]:
     unknown = [name for name in options if name not in _KNOWN]
     if unknown:
         raise TypeError(f"there is no argument {unknown[0]!r}")
@@ -156,9 +182,9 @@ def request(data: Any, y: Any, options: Mapping[str, Any]) -> Iterator[Request]:
         as_file += _special_labels(data, y, options, table)
         if as_file:
             columns = _columns_of(y, options, as_file[0])
-            with _written("frame") as file:
-                _write(data, file)
-                changes |= columns | {"data.name": str(file)} | settings
+            with _written("frame", folder) as file:
+                _write(with_levels(data, _mentioned(columns | settings)), file)
+                changes |= columns | _WRITTEN | {"data.name": str(file)} | settings
                 yield Request(changes, name="frame", file=str(file))
             return
     if others:
@@ -171,9 +197,9 @@ def request(data: Any, y: Any, options: Mapping[str, Any]) -> Iterator[Request]:
     has_texts = isinstance(samples.y, list) and any(isinstance(one, str) for one in samples.y)
     labels = np.asarray(samples.y, dtype=object if has_texts else None)
     if labels.ndim == 2 or is_text(labels):
-        with _written("arrays") as file:
+        with _written("arrays", folder) as file:
             columns = _write_arrays(samples.X, labels, node, file)
-            changes |= columns | {"data.name": str(file)} | settings
+            changes |= columns | _WRITTEN | {"data.name": str(file)} | settings
             yield Request(changes, name="arrays", file=str(file))
         return
     name = "frame" if is_frame(data) else "arrays"
@@ -188,22 +214,35 @@ def _named(arguments: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, A
         if value is None:
             continue
         if name in _LISTS:
-            value = names(value)
+            value = names(value, name)
         elif name == "target" and not isinstance(value, str):
-            value = ",".join(value)
+            value = ",".join(names(value, "target"))
         elif isinstance(value, PathLike):
             value = fspath(value)
         found[key] = value
     return found
 
 
-def names(given: str | Iterable[str]) -> list[str]:
+def names(given: str | Iterable[str], what: str) -> list[str]:
     """Names as on the command line: a string may hold several.
 
-    >>> names("gr, mk"), names(("gr",))
+    >>> names("gr, mk", "method"), names(("gr",), "method")
     (['gr', 'mk'], ['gr'])
     """
-    return [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    if isinstance(given, str):
+        return [name.strip() for name in given.split(",")]
+    known = list(given) if isinstance(given, Iterable) else [given]
+    for name in known:
+        if not isinstance(name, str):
+            raise TypeError(f"{what} must be a name or a list of names, but has {name!r:.50}")
+    return known
+
+
+def _mentioned(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Texts in the settings of the data, which may be names of columns."""
+    for key, value in settings.items():
+        if _reads(key) and isinstance(value, (str, list)):
+            yield from [value, *names(value, key)] if isinstance(value, str) else value
 
 
 def _reads(key: str) -> bool:
@@ -235,43 +274,68 @@ def _columns_of(y: Any, options: Mapping[str, Any], because: str) -> dict[str, A
 
 
 @contextmanager
-def _written(what: str) -> Iterator[Path]:
-    """A file for samples that are in memory.
+def _written(what: str, folder: str | PathLike[str] | None = None) -> Iterator[Path]:
+    """A file for samples that are in memory. Within a folder it has the same path in each call.
 
     Errors about it say what it is instead of its path, and count the rows from 0.
     """
-    with TemporaryDirectory(prefix="hedgerow-") as folder:
-        file = Path(folder) / f"{what}.csv"
+    with TemporaryDirectory(prefix="hedgerow-") as own:
+        home = Path(own) if folder is None else Path(folder, ".samples")
+        home.mkdir(parents=True, exist_ok=True)
+        file = home / f"{what}.csv"
 
         def place(found: re.Match[str]) -> str:
             row = f", row {int(found[1]) - 2}" if found[1] else ""
             return f"the {what}{row}"
 
-        try:
-            yield file
-        except (OSError, TypeError, ValueError) as error:
-            said = re.sub(rf"{re.escape(str(file))}(?:, row (\d+))?", place, str(error))
-            if said != str(error):
-                error.args = (said,)
-            raise
+        with _reworded(lambda said: re.sub(rf"{re.escape(str(file))}(?:, row (\d+))?", place, said)):
+            try:
+                yield file
+            finally:
+                rmtree(home)
+
+
+@contextmanager
+def _reworded(change: Callable[[str], str]) -> Iterator[None]:
+    """Errors within the block are told in other words."""
+    try:
+        yield
+    except (OSError, TypeError, ValueError) as error:
+        said = change(str(error))
+        if said != str(error):
+            error.args = (said,)
+        raise
+
+
+def _in_python(said: str) -> str:
+    """What an error says with arguments in the place of flags.
+
+    >>> _in_python("--drop leaves it out, or --node COLUMN (--set data.disorder=sort)")
+    'drop= leaves it out, or node=COLUMN (settings={"data.disorder": "sort"})'
+    """
+    said = said.replace("; `hedgerow data info` suggests flags", "")
+    said = re.sub(r"--set ([a-z.]+)=(\w+)", r'settings={"\1": "\2"}', said)
+    known = "|".join(Options.__annotations__)
+    return re.sub(rf"--({known})\b( (?=[A-Z]|one-hot|hashed))?", r"\1=", said)
 
 
 @contextmanager
 def written_frame(data: Any) -> Iterator[Path]:
     """A file with a frame of pandas or polars. Errors about it name the frame."""
     with _written("frame") as file:
-        _write(data, file)
+        _write(with_levels(data), file)
         yield file
 
 
 def _write(data: Any, file: Path) -> None:
-    if getattr(getattr(data, "index", None), "name", None) is not None:
-        # Where pandas has the time.
-        data = data.reset_index()
+    truths = [key for key in data.columns if is_truth(data[key])]
     if hasattr(data, "write_csv"):
-        data.write_csv(file)
-    else:
-        data.to_csv(file, index=False)
+        data.with_columns(data[key].cast(int) for key in truths).write_csv(file)
+        return
+    data = data.copy(deep=False)
+    for key in truths:
+        data[key] = data[key].astype("boolean").astype("Int8")
+    data.to_csv(file, index=False)
 
 
 def _write_arrays(X: Any, y: Any, node: Sequence[str] | None, file: Path) -> dict[str, Any]:
@@ -288,7 +352,8 @@ def _write_arrays(X: Any, y: Any, node: Sequence[str] | None, file: Path) -> dic
         writer = csv.writer(out)
         writer.writerow([*(f"x{at + 1}" for at in range(X.shape[1])), *targets, *owner])
         for at, (row, label) in enumerate(zip(X.tolist(), labels.tolist(), strict=True)):
-            cells = ["" if is_missing(cell) else cell for cell in (*row, *label)]
+            cells = (int(cell) if isinstance(cell, bool) else cell for cell in (*row, *label))
+            cells = ("" if is_missing(cell) else cell for cell in cells)
             writer.writerow([*cells, *([] if node is None else [node[at]])])
     return {"data.target": ",".join(targets)} | ({} if node is None else {"data.node": "node"})
 

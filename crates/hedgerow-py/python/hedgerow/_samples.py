@@ -38,6 +38,15 @@ def is_sparse(data: object) -> bool:
     return hasattr(data, "tocsr") and hasattr(data, "toarray")
 
 
+def with_levels(data: Any, wanted: Iterable[str] | None = None) -> Any:
+    """A frame of pandas with the wanted levels of its index as columns, or with all named ones."""
+    index = getattr(data, "index", None)
+    named = [name for name in getattr(index, "names", ()) if name is not None and name not in data.columns]
+    known = set(named if wanted is None else wanted)
+    levels = [name for name in named if name in known]
+    return data.reset_index(level=levels) if levels else data
+
+
 def label_names(data: Any, named: Any, node: Any = None, columns: Sequence[str] = ()) -> list[str]:
     """Names of the columns with the labels of a frame. ``named`` may have several, with commas.
 
@@ -63,13 +72,14 @@ def from_frame(
     Without ``y`` and ``target`` the label is the last column that has no other role. It is never an
     input. Labels are numbers, unless they are ``classes``.
     """
+    owner = _name(node)
+    named = _name(y) if y is not None else target
+    data = with_levels(data, [*columns, *(named or "").split(","), owner or ""])
     keys: dict[str, Any] = {}
     for key in data.columns:
         if str(key) in keys:
             raise ValueError(f"the frame has two columns {str(key)!r}")
         keys[str(key)] = key
-    owner = _name(node)
-    named = _name(y) if y is not None else target
     labels = [] if named is None else label_names(data, named, node, columns)
     if named is not None and not labels:
         raise ValueError(f"no column is left to be the label; the frame has {', '.join(keys)}")

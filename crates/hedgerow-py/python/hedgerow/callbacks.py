@@ -131,6 +131,8 @@ class TensorBoard:
 
 def checked(callbacks: Iterable[Callback]) -> list[Callback]:
     """The callbacks, before a run that they are told of."""
+    if not isinstance(callbacks, Iterable):
+        raise TypeError(f"callbacks must be a list of callbacks, but is {callbacks!r:.50}")
     callbacks = list(callbacks)
     for callback in callbacks:
         for name in ("on_round", "on_end"):

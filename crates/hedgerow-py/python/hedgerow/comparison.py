@@ -135,12 +135,12 @@ def compare(
     """
     several = isinstance(data, (list, tuple)) and all(isinstance(one, (str, PathLike)) for one in data)
     sets = [fspath(one) for one in data] if several else None
-    partitions = None if partition is None else names(partition)
+    partitions = None if partition is None else names(partition, "partition")
     budgets = None if budget is None or isinstance(budget, int) else list(budget)
     asked_for = {**options, "budget": None if budgets is not None else budget}
     # Settings of all runs are checked with the first data set.
     first = sets[0] if sets else data
-    with TemporaryDirectory(prefix="hedgerow-") as other, request(first, y, asked_for) as asked:
+    with TemporaryDirectory(prefix="hedgerow-") as other, request(first, y, asked_for, folder) as asked:
         asked.changes["run.out"] = other if folder is None else fspath(folder)
         if sets:
             del asked.changes["data.name"]

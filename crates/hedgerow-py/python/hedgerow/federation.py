@@ -118,6 +118,13 @@ class Federation(_hedgerow._Federation):
         """
         return super().predict_interval(x, self._number(node), level)
 
+    def predict_interval_one(self, x: Any, node: int | str = 0, level: float = 0.9) -> tuple[Any, ...]:
+        """The interval of a sample at a node, given by number or name.
+
+        See :meth:`Learner.predict_interval_one`.
+        """
+        return super().predict_interval_one(x, self._number(node), level)
+
     def predict_one(self, x: Any, node: int | str = 0) -> float | Any:
         """Predicts the label of a sample with the model of a node, given by number or name."""
         return super().predict_one(x, self._number(node))

@@ -180,7 +180,8 @@ class Result:
 
     def __repr__(self) -> str:
         errors = ", ".join(f"{name} {mse:.4g}" for name, mse in self.mse.items())
-        return f"Result({self._circumstances()}; mse: {errors})"
+        measure = "share wrong" if self.summary.get("classes") else "mse"
+        return f"Result({self._circumstances()}; {measure}: {errors})"
 
     def _circumstances(self) -> str:
         summary = self.summary
@@ -218,7 +219,8 @@ class Result:
 
     def _repr_html_(self) -> str:
         has_trials = self.summary["trials"] > 1
-        heads = ["method", "MSE", *(["± sd"] if has_trials else [])]
+        measure = "share of wrong classes" if self.summary.get("classes") else "MSE"
+        heads = ["method", measure, *(["± sd"] if has_trials else [])]
         heads += [f"numbers {way} per node and round" for way in ("up", "down")]
         head = "".join(f"<th>{name}</th>" for name in heads)
         rows = []

@@ -80,16 +80,16 @@ pub(crate) fn heat(heading: &Heading<'_>, columns: &[String], blocks: &[Block]) 
 }
 
 /// How the sheet is divided.
-struct Sheet {
-    width: f64,
-    cell: f64,
+pub(super) struct Sheet {
+    pub(super) width: f64,
+    pub(super) cell: f64,
     /// Height of the names of columns; they are written upwards where they are too long.
-    names: f64,
+    pub(super) names: f64,
     upwards: bool,
 }
 
 impl Sheet {
-    fn new(columns: &[String]) -> Self {
+    pub(super) fn new(columns: &[String]) -> Self {
         let count = columns.len().max(1) as f64;
         let cell = ((WIDTH - LABELS - 20.0) / count).clamp(NARROWEST, WIDEST);
         let longest = columns.iter().map(|name| name.chars().count()).max().unwrap_or(0).min(24);
@@ -97,6 +97,11 @@ impl Sheet {
         let upwards = length > cell - 2.0;
         let names = if upwards { length + 6.0 } else { 16.0 };
         Self { width: LEAST_WIDTH.max(LABELS + cell * count + 20.0), cell, names, upwards }
+    }
+
+    /// The left end of a column.
+    pub(super) fn left(&self, column: usize) -> f64 {
+        LABELS + self.cell * column as f64
     }
 
     fn height(&self, block: &Block) -> f64 {
@@ -111,8 +116,29 @@ fn draw_block(svg: &mut Svg, sheet: &Sheet, columns: &[String], block: &Block, t
         Writing { size: 13.0, bold: true, ..PLAIN },
     );
     let first = top + BLOCK_HEAD + sheet.names;
+    draw_columns(svg, sheet, columns, first);
+    for (place, row) in block.rows.iter().enumerate() {
+        let middle = first + ROW * (place as f64 + 0.5);
+        let color = if row.is_reference { SOFT_INK } else { INK };
+        draw_row_name(svg, &row.label, middle, color);
+        for (column, ratio) in row.ratios.iter().take(columns.len()).enumerate() {
+            let colours = ratio.map_or((PAPER, SOFT_INK), colours);
+            let upper_left = (sheet.left(column) + 0.5, middle - ROW / 2.0 + 0.5);
+            draw_cell(
+                svg,
+                upper_left,
+                (sheet.cell - 1.0, ROW - 1.0),
+                colours,
+                &or_nothing(*ratio, in_words),
+            );
+        }
+    }
+}
+
+/// Names of columns, whose cells begin at this height.
+pub(super) fn draw_columns(svg: &mut Svg, sheet: &Sheet, columns: &[String], first: f64) {
     for (place, name) in columns.iter().enumerate() {
-        let middle = LABELS + sheet.cell * (place as f64 + 0.5);
+        let middle = sheet.left(place) + sheet.cell / 2.0;
         let (anchor, height) = if sheet.upwards {
             (Anchor::Start, first - 4.0)
         } else {
@@ -124,24 +150,12 @@ fn draw_block(svg: &mut Svg, sheet: &Sheet, columns: &[String], block: &Block, t
             Writing { anchor, upwards: sheet.upwards, color: INK, ..SMALL },
         );
     }
-    for (place, row) in block.rows.iter().enumerate() {
-        let middle = first + ROW * (place as f64 + 0.5);
-        let color = if row.is_reference { SOFT_INK } else { INK };
-        let label = Writing { anchor: Anchor::End, color, ..PLAIN };
-        svg.text(&shortened(&row.label, 19), (LABELS - 8.0, middle), label);
-        for (column, ratio) in row.ratios.iter().take(columns.len()).enumerate() {
-            let left = LABELS + sheet.cell * column as f64;
-            let colours = ratio.map_or((PAPER, SOFT_INK), colours);
-            let upper_left = (left + 0.5, middle - ROW / 2.0 + 0.5);
-            draw_cell(
-                svg,
-                upper_left,
-                (sheet.cell - 1.0, ROW - 1.0),
-                colours,
-                &or_nothing(*ratio, in_words),
-            );
-        }
-    }
+}
+
+/// The name of a row, left of its cells.
+pub(super) fn draw_row_name(svg: &mut Svg, name: &str, middle: f64, color: Color) {
+    let label = Writing { anchor: Anchor::End, color, ..PLAIN };
+    svg.text(&shortened(name, 19), (LABELS - 8.0, middle), label);
 }
 
 /// What the colours mean.
@@ -159,7 +173,7 @@ fn draw_scale(svg: &mut Svg, top: f64) {
 }
 
 /// A rectangle of this size, in these colours of ground and text.
-fn draw_cell(
+pub(super) fn draw_cell(
     svg: &mut Svg,
     (left, top): Spot,
     (width, height): (f64, f64),

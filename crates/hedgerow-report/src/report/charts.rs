@@ -4,6 +4,7 @@ use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{MethodResult, Results};
 
 use crate::figures::chart::Chart;
+use crate::figures::confusion::Confusion;
 use crate::figures::errors::{self, Error};
 use crate::figures::importance::{importance_bars, importance_chart};
 use crate::figures::markup::escape;
@@ -112,6 +113,19 @@ impl Switch {
         let options: String = self.options.iter().enumerate().map(option).collect();
         format!("<fieldset><legend>{}</legend>\n{options}</fieldset>\n", self.legend)
     }
+}
+
+/// How often each class was taken for which; empty for numbers.
+pub(super) fn confusion(results: &Results, subject: &MethodResult) -> String {
+    let Some(confusion) = Confusion::of(results, subject) else { return String::new() };
+    format!(
+        "<section aria-labelledby=\"confusion-heading\">\n\
+         <h2 id=\"confusion-heading\">Confusion of classes by {}</h2>\n{}\
+         <p class=\"caption\">{}</p>\n</section>\n",
+        escape(&subject.label()),
+        confusion.in_page(),
+        escape(&confusion.note)
+    )
 }
 
 /// The importance of columns, as bars and over time; empty if it was not measured.

@@ -42,7 +42,7 @@ pub(super) fn verdict(results: &Results) -> String {
 /// A value of the measure, and of the log loss of classes.
 fn value(results: &Results, method: &MethodResult) -> String {
     let value = with_spread(Measure::of(results).moments(method), results.trials);
-    match method.classes {
+    match &method.classes {
         Some(classes) => format!("{value}, log loss {}", significant(classes.log_loss.mean, 3)),
         None => value,
     }

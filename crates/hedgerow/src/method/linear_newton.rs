@@ -9,6 +9,10 @@
 //! for pulling back models that are longer than [`crate::limits::MAX_NORM`]. A is that of the
 //! node's own samples, all of them, also of those whose upload didn't arrive. It is kept as L with
 //! A = L·Lᵀ, which no rounding can spoil.
+//!
+//! Two rules keep steps short in directions that are met late. A step that would make the sample's
+//! own loss larger is shortened until it doesn't. The I that A begins with is one in the present
+//! scale: a change of scale takes the sums of A along, but leaves no pivot of L below one.
 
 use alloc::vec::Vec;
 
@@ -103,7 +107,11 @@ impl NodeRule for Node {
         direction.copy_from_slice(gradient);
         curvature.add_square(gradient);
         curvature.solve(direction);
-        let rate = setup.step_scale();
+        // Along a direction that hasn't been met yet, A says too little to bound the step.
+        let change: f64 =
+            direction.iter().zip(z.numbers()).map(|(step, z)| step * f64::from(*z)).sum();
+        let most = loss.longest_step() * slope.abs();
+        let rate = setup.step_scale().min(most / change.abs());
         for (step, w) in direction.iter_mut().zip(state.local.numbers(0)) {
             *step = f64::from(w) - rate * *step;
         }
@@ -170,6 +178,7 @@ fn is_curvature(factor: &Cholesky, len: usize) -> bool {
 mod tests {
     use super::*;
     use crate::method::NodeMethod;
+    use crate::scaling::Scale;
     use crate::{Plan, PlanConfig};
 
     #[test]
@@ -190,5 +199,33 @@ mod tests {
         let mut upload = Upload::default();
         assert!(node.upload(&mut upload));
         assert_eq!(upload.numbers, [0.0; 8]);
+    }
+
+    #[test]
+    fn a_step_in_a_new_direction_makes_the_sample_s_own_loss_smaller() {
+        let plan = Plan::new(PlanConfig::default().inputs(2)).unwrap();
+        let scale = |width: f64| Scale::from_ranges(&[(0.0, 1.0), (0.0, width), (0.0, 1.0)]);
+        let rescaling = Rescaling::linear(&scale(1.0).unwrap(), &scale(1e6).unwrap());
+        for (opens, y) in [(false, 0.01), (true, 0.01), (true, 2.0)] {
+            let mut node = Node::new(plan.setup());
+            (0..50).for_each(|_| node.learn(1, Features::made(&[1.0, 0.5, 0.0]), 0.5));
+            if opens {
+                node.rescale(&rescaling);
+            }
+            let z = Features::made(&[1.0, 0.5, 8.0]);
+            let error = |node: &Node| (node.plain.state.local.predict(0, z) - y).abs();
+            let before = error(&node);
+            node.learn(1, z, y);
+            assert!(error(&node) < before, "{opens} {y}: {} {before}", error(&node));
+        }
+    }
+
+    #[test]
+    fn a_wider_scale_takes_nothing_from_the_curvature_that_all_begin_with() {
+        let plan = Plan::new(PlanConfig::default().inputs(1)).unwrap();
+        let scale = |width: f64| Scale::from_ranges(&[(0.0, width), (0.0, 1.0)]).unwrap();
+        let mut node = Node::new(plan.setup());
+        node.rescale(&Rescaling::linear(&scale(1.0), &scale(1e6)));
+        assert!(node.curvature.is_sound(2, 1.0, MAX_SUM), "{:?}", node.curvature);
     }
 }

@@ -6,8 +6,10 @@
 //!
 //! Interpretation of the paper. z is not of length one as a kernel's is but, for inputs of size
 //! one, of length √(d + 1): the setup's η_l is divided by d + 1, so that a step changes a
-//! prediction as much as it would a kernel's and doesn't diverge for want of a smaller rate. The
-//! ridge term is on all of w, the constant too. There are no kernels, and all weights are zero.
+//! prediction as much as it would a kernel's and doesn't diverge for want of a smaller rate. A z
+//! that is longer gets a shorter step where the whole one would make the sample's own loss larger:
+//! scales that are agreed on online leave inputs that open late far outside of one. The ridge term
+//! is on all of w, the constant too. There are no kernels, and all weights are zero.
 
 use alloc::vec::Vec;
 
@@ -23,6 +25,7 @@ use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
+use crate::simd;
 use crate::state::StateKind;
 
 pub(super) static INFO: MethodInfo = MethodInfo {
@@ -71,7 +74,9 @@ impl NodeRule for Node {
     }
 
     fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
-        let rate = self.setup.step_size(step) / self.setup.linear_len() as f64;
+        let (step_size, squares) = (self.setup.step_size(step), squared_length(z));
+        let longest = step_size.max(self.setup.objective().loss.longest_step());
+        let rate = (step_size / self.setup.linear_len() as f64).min(longest / squares);
         descend(&self.setup, rate, &mut self.state.local, z, y, &mut [0.0]);
     }
 
@@ -116,4 +121,11 @@ impl NodeRule for Node {
     fn restore(&mut self, state: Copies) {
         self.state = state;
     }
+}
+
+/// ‖z‖², which is at least one, since z begins with the constant.
+fn squared_length(z: Features<'_>) -> f64 {
+    let (lines, rest) = z.numbers().as_chunks();
+    let whole: f64 = lines.iter().map(|line| f64::from(simd::dot_line(line, line))).sum();
+    rest.iter().fold(whole, |sum, number| sum + f64::from(*number) * f64::from(*number))
 }

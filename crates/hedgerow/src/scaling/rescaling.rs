@@ -17,6 +17,7 @@
 //! A linear model survives every change exactly: with x = a·x' + c for each input, w' = a·w and the
 //! constant takes up w·c.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::f64::consts::FRAC_PI_2;
 
@@ -75,6 +76,26 @@ struct Stretch {
     turns: Vec<(f64, f64)>,
 }
 
+/// What happens to the frequencies of a draw. Those of a kernel are a multiple of them.
+struct DrawMove {
+    /// Angles at the centre of the new scale, in the old one and in the new one.
+    old: Vec<f64>,
+    new: Vec<f64>,
+    /// None if nothing is stretched.
+    products: Option<Products>,
+}
+
+/// Inner products of angles as functions of normal inputs, all that mean products of their sines
+/// and cosines depend on.
+struct Products {
+    /// ‖v'‖² of the new scale, and ‖v‖² of the old one.
+    new: Vec<f64>,
+    old: Vec<f64>,
+    /// v'·v' and v'·v, row by row.
+    among: Vec<f64>,
+    across: Vec<f64>,
+}
+
 /// The penalty on a change of the model's numbers. The features' mean square is one half.
 const STRETCH_RIDGE: f64 = 1e-3;
 
@@ -118,26 +139,26 @@ impl FeatureMap {
         assert_eq!((from.inputs(), to.inputs()), (inputs, inputs), "numbers per sample");
         let [(before, wide_before), (after, wide)] = [from, to].map(|scale| law(scale, to));
         let is_stretched = (0..inputs).any(|input| from.factor(input) != to.factor(input));
-        let moves = (0..self.kernels()).map(|kernel| {
-            let frequencies = self.frequencies(kernel);
+        let is_stretched = is_stretched && self.model_len() <= 2 * MOST_STRETCHED;
+        let of_draw = |start| {
+            let frequencies = self.base_frequencies(start);
             let rows = frequencies.chunks_exact(inputs);
             let angles =
                 |point: &[f64]| -> Vec<f64> { rows.clone().map(|row| dot(row, point)).collect() };
-            let (old, new) = (angles(&before), angles(&after));
-            if !is_stretched || old.len() > MOST_STRETCHED {
-                let apart = old.iter().zip(&new).map(|(old, new)| turn(old - new));
-                return Move { turns: apart.collect(), stretch: None };
-            }
             let reach = |wide: &[f64]| -> Vec<f64> {
                 let scaled = |row: &[f64]| -> Vec<f64> {
                     row.iter().zip(wide).map(|(v, wide)| v * wide * FRAC_PI_2).collect()
                 };
                 rows.clone().flat_map(scaled).collect()
             };
-            let [sines, cosines] = nearest(&reach(&wide_before), &reach(&wide), inputs);
-            let turns = new.iter().map(|new| turn(-new)).collect();
-            let stretch = Some(Stretch { sines, cosines, turns });
-            Move { turns: old.iter().map(|old| turn(*old)).collect(), stretch }
+            let products =
+                is_stretched.then(|| Products::new(&reach(&wide_before), &reach(&wide), inputs));
+            DrawMove { old: angles(&before), new: angles(&after), products }
+        };
+        let mut draws = BTreeMap::new();
+        let moves = (0..self.kernels()).map(|kernel| {
+            let (start, scale) = self.base(kernel);
+            draws.entry(start).or_insert_with(|| of_draw(start)).of_kernel(scale)
         });
         Rescaling::new(Moves::Kernels(moves.collect()), from, to)
     }
@@ -158,6 +179,23 @@ impl Dictionary {
             &self.around(&new_centre, &new_spread).collect::<Vec<_>>(),
         );
         Rescaling::new(Moves::Dictionary(refit), from, to)
+    }
+}
+
+impl DrawMove {
+    /// For a kernel whose frequencies are so many times as large.
+    fn of_kernel(&self, scale: f64) -> Move {
+        let Self { old, new, products } = self;
+        let Some(products) = products else {
+            let apart = old.iter().zip(new).map(|(old, new)| turn(scale * old - scale * new));
+            return Move { turns: apart.collect(), stretch: None };
+        };
+        let [sines, cosines] = products.nearest(scale * scale);
+        let turns = |angles: &[f64], scale: f64| -> Vec<(f64, f64)> {
+            angles.iter().map(|angle| turn(scale * angle)).collect()
+        };
+        let stretch = Some(Stretch { sines, cosines, turns: turns(new, -scale) });
+        Move { turns: turns(old, scale), stretch }
     }
 }
 
@@ -272,7 +310,8 @@ impl Rescaling {
     }
 
     /// Moves L of A = Σ g·gᵀ, where g are slopes of a linear model's losses: g' = gain·B⁻¹g if
-    /// z = B·z'. The constant comes first, so that B⁻¹ is a lower triangle too.
+    /// z = B·z'. The constant comes first, so that B⁻¹ is a lower triangle too. No pivot is left
+    /// below one: A is at least I in the new scale as it was in the old one.
     ///
     /// # Panics
     /// If the rescaling was made for another number of inputs.
@@ -289,8 +328,8 @@ impl Rescaling {
             if *a == 0.0 {
                 // Nothing is known of an input that was or is zero everywhere.
                 row.fill(0.0);
-                row[at] = 1.0;
             }
+            row[at] = row[at].max(1.0);
         }
     }
 
@@ -388,51 +427,63 @@ fn multiply(matrix: &[f64], vector: &mut [f64]) {
     vector.copy_from_slice(&product);
 }
 
-/// The matrices that turn a model of angles `old`·g into the nearest of angles `new`·g for normal
-/// g: for its sines and its cosines. With G the mean products of new features and C those of new
-/// with old ones it is I + (G + εI)⁻¹(C − G): where nothing can be gained a model stays as it is.
-fn nearest(old: &[f64], new: &[f64], inputs: usize) -> [Vec<f64>; 2] {
-    let count = new.len() / inputs;
-    let squares = |rows: &[f64]| -> Vec<f64> {
-        rows.chunks_exact(inputs).map(|row| linear_algebra::dot(row, row)).collect()
-    };
-    let (new, old) = ((new, &squares(new)[..]), (old, &squares(old)[..]));
-    let among = mean_products(new, new, inputs);
-    let across = mean_products(new, old, inputs);
-    [0, 1].map(|part| {
-        let triangle = (0..count).flat_map(|i| (0..=i).map(move |j| (i, j)));
-        let gram: Vec<_> = triangle.map(|(i, j)| among[i * count + j][part]).collect();
-        let gram = Cholesky::new(gram, count, STRETCH_RIDGE, 0.0);
-        let mut matrix = vec![0.0; count * count];
-        let mut column = vec![0.0; count];
-        for j in 0..count {
-            for (i, entry) in column.iter_mut().enumerate() {
-                *entry = across[i * count + j][part] - among[i * count + j][part];
-            }
-            gram.solve(&mut column);
-            column.iter().enumerate().for_each(|(i, entry)| matrix[i * count + j] = *entry);
-            matrix[j * count + j] += 1.0;
+impl Products {
+    /// Of angles `old`·g and `new`·g for normal g.
+    fn new(old: &[f64], new: &[f64], inputs: usize) -> Self {
+        let products = |one: &[f64], other: &[f64]| -> Vec<f64> {
+            let of_row = |row: &[f64]| -> Vec<f64> {
+                other.chunks_exact(inputs).map(|other| linear_algebra::dot(row, other)).collect()
+            };
+            one.chunks_exact(inputs).flat_map(of_row).collect()
+        };
+        let squares = |rows: &[f64]| -> Vec<f64> {
+            rows.chunks_exact(inputs).map(|row| linear_algebra::dot(row, row)).collect()
+        };
+        Self {
+            new: squares(new),
+            old: squares(old),
+            among: products(new, new),
+            across: products(new, old),
         }
-        matrix
-    })
+    }
+
+    /// The matrices that turn a model of the old angles into the nearest of the new ones, if all
+    /// products are so many times as large: for its sines and its cosines. With G the mean products
+    /// of new features and C those of new with old ones it is I + (G + εI)⁻¹(C − G): where nothing
+    /// can be gained a model stays as it is.
+    fn nearest(&self, factor: f64) -> [Vec<f64>; 2] {
+        let count = self.new.len();
+        let among = mean_products([&self.new, &self.new], &self.among, factor);
+        let across = mean_products([&self.new, &self.old], &self.across, factor);
+        [0, 1].map(|part| {
+            let triangle = (0..count).flat_map(|i| (0..=i).map(move |j| (i, j)));
+            let gram: Vec<_> = triangle.map(|(i, j)| among[i * count + j][part]).collect();
+            let gram = Cholesky::new(gram, count, STRETCH_RIDGE, 0.0);
+            let mut matrix = vec![0.0; count * count];
+            let mut column = vec![0.0; count];
+            for j in 0..count {
+                for (i, entry) in column.iter_mut().enumerate() {
+                    *entry = across[i * count + j][part] - among[i * count + j][part];
+                }
+                gram.solve(&mut column);
+                column.iter().enumerate().for_each(|(i, entry)| matrix[i * count + j] = *entry);
+                matrix[j * count + j] += 1.0;
+            }
+            matrix
+        })
+    }
 }
 
 /// E[sin(a·g)·sin(b·g)] and E[cos(a·g)·cos(b·g)] for every row a of one and b of the other, given
-/// the rows with their squares.
-fn mean_products(one: (&[f64], &[f64]), other: (&[f64], &[f64]), inputs: usize) -> Vec<[f64; 2]> {
-    let rows = |(rows, squares): (_, _)| -> Vec<(&[f64], f64)> {
-        let (rows, squares): (&[f64], &[f64]) = (rows, squares);
-        rows.chunks_exact(inputs).zip(squares.iter().copied()).collect()
-    };
-    let (one, other) = (rows(one), rows(other));
-    let products = one.iter().flat_map(|(a, a2)| {
-        other.iter().map(move |(b, b2)| {
-            let (sum, twice) = (a2 + b2, 2.0 * linear_algebra::dot(a, b));
-            let [minus, plus] = [sum - twice, sum + twice].map(mean_cosine);
-            [0.5 * (minus - plus), 0.5 * (minus + plus)]
-        })
+/// their squares and products, all of them times `factor`.
+fn mean_products([one, other]: [&[f64]; 2], products: &[f64], factor: f64) -> Vec<[f64; 2]> {
+    let squares = one.iter().flat_map(|a2| other.iter().map(move |b2| a2 + b2));
+    let pairs = squares.zip(products).map(|(sum, product)| {
+        let twice = 2.0 * product;
+        let [minus, plus] = [sum - twice, sum + twice].map(|length2| mean_cosine(factor * length2));
+        [0.5 * (minus - plus), 0.5 * (minus + plus)]
     });
-    products.collect()
+    pairs.collect()
 }
 
 /// E[cos(a·g)] from ‖a‖²; what overflowed swings too fast to have a mean.
@@ -457,8 +508,7 @@ mod tests {
             sums[0] += a.sin() * b.sin();
             sums[1] += a.cos() * b.cos();
         }
-        let squares = [dot(&a, &a), dot(&b, &b)];
-        let found = mean_products((&a, &squares[..1]), (&b, &squares[1..]), 2)[0];
+        let found = mean_products([&[dot(&a, &a)], &[dot(&b, &b)]], &[dot(&a, &b)], 1.0)[0];
         for (found, sum) in found.iter().zip(sums) {
             // Four standard deviations of a mean of products at most one.
             assert!(
@@ -466,14 +516,14 @@ mod tests {
                 "{found}"
             );
         }
-        let endless = (&[f64::INFINITY][..], &[f64::INFINITY][..]);
-        assert_eq!(mean_products(endless, endless, 1), [[0.0, 0.0]]);
+        let endless = [f64::INFINITY];
+        assert_eq!(mean_products([&endless, &endless], &endless, 1.0), [[0.0, 0.0]]);
     }
 
     #[test]
     fn what_isn_t_stretched_stays_as_it_is() {
         let angles: Vec<f64> = (0..12).map(|at| (f64::from(at) * 0.7).sin()).collect();
-        for matrix in nearest(&angles, &angles, 3) {
+        for matrix in Products::new(&angles, &angles, 3).nearest(1.0) {
             let identity: Vec<f64> =
                 (0..16).map(|at| if at % 5 == 0 { 1.0 } else { 0.0 }).collect();
             assert_eq!(matrix, identity);

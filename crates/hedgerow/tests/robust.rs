@@ -160,6 +160,7 @@ fn who_can_t_says_so_beforehand() {
         {
             let is_supported = match method {
                 "gr" | "tr" => matches!(aggregation, Aggregation::Mean | Aggregation::Screened),
+                "local" => true,
                 "pof" | "linear-newton" => aggregation == Aggregation::Mean,
                 _ => aggregation != Aggregation::Screened,
             };

@@ -13,6 +13,7 @@ use super::*;
 mod chance;
 mod messages;
 mod silence;
+mod suspicion;
 
 const NODES: usize = 4;
 /// Numbers of a model.

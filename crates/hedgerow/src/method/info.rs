@@ -297,7 +297,7 @@ impl MethodInfo {
         match aggregation {
             Aggregation::Mean => true,
             Aggregation::TrimmedMean { .. } | Aggregation::Median => self.is_robust,
-            Aggregation::Screened => self.is_screened,
+            Aggregation::Screened => self.is_screened || !self.travels(),
         }
     }
 }

@@ -166,8 +166,8 @@ pub trait ServerMethod: Send + Sync {
     fn compared(&self) -> Vec<Compared> {
         Vec::new()
     }
-    /// A node whose uploads counted before doesn't count any more, from the open round on.
-    fn node_left(&mut self) {}
+    /// From the open round on, uploads of other nodes count than before.
+    fn members_changed(&mut self) {}
     /// Uploads that the open round has so far, for those who wait for a quorum.
     fn uploads(&self) -> usize;
     /// Closes the round with whoever came. If nobody did, nothing changes and the round stays open.

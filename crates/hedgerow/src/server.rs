@@ -253,7 +253,8 @@ impl Server {
     }
 
     /// Takes the uploads of a node with what it tells of the importance of columns, or refuses both
-    /// and stays as it was.
+    /// and stays as it was. With [`Aggregation::Screened`], numbers that no node can have are
+    /// evidence against the node.
     pub fn accept_with(
         &mut self,
         from: NodeId,
@@ -343,8 +344,11 @@ impl Server {
     }
 
     /// Takes all uploads of a part at once, or refuses it and stays as it was. The result has the
-    /// bits of the uploads one by one.
+    /// bits of the uploads one by one. A server that compares uploads refuses all parts.
     pub fn merge(&mut self, parts: &[PartialSum]) -> Result<(), Rejected> {
+        if self.is_screening() {
+            return Err(Rejected::NotExpected);
+        }
         self.check_parts(parts)?;
         self.heads.iter_mut().zip(parts).try_for_each(|(head, part)| head.merge(part))
     }
@@ -442,7 +446,7 @@ impl Server {
         for (head, rescaling) in self.heads.iter_mut().zip(rescalings) {
             rescaling.iter().for_each(|rescaling| head.rescale(rescaling));
         }
-        self.screening.iter_mut().for_each(|screening| screening.rescaled());
+        self.screening.iter_mut().for_each(|screening| screening.rescaled(rescalings));
         if let (Some(shared), Some(Some(first))) = (&mut self.importance, rescalings.first()) {
             shared.rescale(first);
         }

@@ -18,11 +18,10 @@ use crate::math;
 /// Uploads that can be compared, at least.
 const LEAST_UPLOADS: usize = 4;
 
-/// A count is suspicious if it is so many times the median, and out of the question if it is so
-/// many times.
+/// Limits of counts, as multiples of the usual one.
 const COUNT_LIMITS: Limits = Limits { suspicious: 100.0, blatant: 1000.0 };
 
-/// The same of squares per sample, as multiples of usual ones, and what they are limited to.
+/// Limits of squares per sample, as multiples of the usual. Larger ones are reduced to the last.
 const SQUARE_LIMITS: Limits = Limits { suspicious: 12.0, blatant: f64::INFINITY };
 const MOST_SQUARES: f64 = 300.0;
 
@@ -30,16 +29,19 @@ const MOST_SQUARES: f64 = 300.0;
 /// would be usual.
 const MOST_USUAL: f64 = 4.0;
 
-/// The rate at which the usual squares per sample are learned.
+/// The rate at which usual squares and counts are learned.
 const LEVEL_RATE: f64 = 0.1;
 
 /// A node with many samples is compared as if it had at most so many times the median.
 const MOST_SAMPLES: f64 = 4.0;
 
-/// Room for rounding.
-const ROUNDING: f64 = 1e-3;
+/// Multiples from here on aren't written out.
+const MANY: f64 = 1e6;
 
-/// What a number of uploads says.
+/// Relative error of numbers on the wire, at most.
+pub(crate) const ROUNDING: f64 = 1e-3;
+
+/// A quantity in uploads that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Statistic {
     /// Gradients.
@@ -84,7 +86,7 @@ impl fmt::Display for Statistic {
 /// Some numbers of an upload that are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
-    /// What they say.
+    /// The quantity.
     pub statistic: Statistic,
     /// Where they are.
     pub numbers: Range<usize>,
@@ -111,8 +113,12 @@ pub enum Measure {
         /// Whether they tell what is usual.
         is_usual: bool,
     },
-    /// A number of samples, by the median.
-    Count,
+    /// A number of samples.
+    Count {
+        /// Of a history, the rounds that it can be over: it is compared with the usual samples of so
+        /// many rounds, or the median if that is more. None for the samples of a round.
+        rounds: Option<u64>,
+    },
 }
 
 /// Multiples of what is usual.
@@ -127,7 +133,7 @@ pub struct Limits {
 /// By how much an upload differs from the others.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// In what.
+    /// The quantity.
     pub statistic: Statistic,
     /// As a multiple of what is usual.
     pub multiple: f64,
@@ -140,13 +146,18 @@ pub struct Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { statistic, multiple, .. } = self;
-        let times = format_args!("{multiple:.0} times");
+        if *statistic == Statistic::Impossible {
+            return f.write_str("numbers that no node can have");
+        }
+        match *multiple {
+            large if large >= MANY => write!(f, "{statistic} more than a million times")?,
+            multiple => write!(f, "{statistic} {multiple:.0} times")?,
+        }
         match statistic {
-            Statistic::Impossible => f.write_str("numbers that no node can have"),
             Statistic::Gradient | Statistic::Products | Statistic::Curvature | Statistic::Gain => {
-                write!(f, "{statistic} {times} as far from those of the other nodes as usual")
+                f.write_str(" as far from those of the other nodes as usual")
             }
-            _ => write!(f, "{times} as many {statistic} as usual"),
+            _ => f.write_str(" as large as usual"),
         }
     }
 }
@@ -161,10 +172,20 @@ impl Difference {
     };
 }
 
-/// Usual squares per sample.
+/// Usual squares per sample, and usual samples of a round.
 pub(crate) type Levels = BTreeMap<Statistic, f64>;
 
-/// Writes the greatest difference of each upload. Reduces squares that exceed the usual by far.
+/// Takes levels to another unit of labels, of which this is the square.
+pub(crate) fn rescale(levels: &mut Levels, factor: f64) {
+    for (statistic, level) in levels {
+        if *statistic != Statistic::Samples {
+            *level = (*level * factor).min(MAX_SUM);
+        }
+    }
+}
+
+/// Writes the greatest difference of each upload; none where nothing could be compared. Reduces
+/// squares that exceed the usual by far.
 pub(crate) fn compare(
     compared: &[Compared],
     levels: &mut Levels,
@@ -177,10 +198,11 @@ pub(crate) fn compare(
             Measure::Squares { is_usual } => {
                 (part.limit_squares(levels, uploads, is_usual), SQUARE_LIMITS)
             }
-            Measure::Count => (part.counts(uploads), COUNT_LIMITS),
+            Measure::Count { rounds } => (part.counts(levels, uploads, rounds), COUNT_LIMITS),
         };
         for (greatest, multiple) in out.iter_mut().zip(multiples) {
-            // It is saved, and shown.
+            let Some(multiple) = multiple else { continue };
+            // It is saved.
             let multiple = multiple.min(MAX_SUM);
             let difference = Difference {
                 statistic: part.statistic,
@@ -206,43 +228,39 @@ impl Compared {
     }
 
     /// How far the numbers of each upload are from the medians, as multiples of the usual distance.
-    fn distances(&self, uploads: &[&mut Vec<f32>], floor: f64) -> Vec<f64> {
-        let told: Vec<f64> = uploads.iter().map(|upload| self.samples(upload)).collect();
-        let telling = told.iter().filter(|samples| **samples > 0.0);
-        let Some(usual_samples) = median(telling.copied().collect()) else {
-            return vec![0.0; uploads.len()];
-        };
-        let most = MOST_SAMPLES * usual_samples;
-        let mut means: Vec<Vec<f64>> = Vec::with_capacity(uploads.len());
-        for (upload, samples) in uploads.iter().zip(&told) {
-            means.push(match *samples > 0.0 {
-                true => self.numbers(upload).map(|number| number / samples).collect(),
-                false => Vec::new(),
-            });
-        }
-        let known = || means.iter().filter(|mean| !mean.is_empty());
-        let centre: Vec<f64> = (0..self.numbers.len())
-            .map(|at| median(known().map(|mean| mean[at]).collect()).unwrap_or(0.0))
-            .collect();
-        let mut lengths = Vec::with_capacity(uploads.len());
-        let mut distances = Vec::with_capacity(uploads.len());
-        for ((mean, samples), upload) in means.iter().zip(&told).zip(uploads) {
-            if mean.is_empty() {
-                // Sums over no samples are zero.
-                let is_zero = self.numbers(upload).all(|number| number == 0.0);
-                distances.push(if is_zero { 0.0 } else { f64::INFINITY });
-                continue;
+    fn distances(&self, uploads: &[&mut Vec<f32>], floor: f64) -> Vec<Option<f64>> {
+        let samples: Vec<f64> = uploads.iter().map(|upload| self.samples(upload)).collect();
+        let nonzero = samples.iter().copied().filter(|samples| *samples > 0.0);
+        let most = MOST_SAMPLES * median(nonzero.collect()).unwrap_or(0.0);
+        let mut buffer = Vec::with_capacity(uploads.len());
+        // Squared distances and squared lengths per sample.
+        let mut squares = vec![[0.0; 2]; uploads.len()];
+        for at in self.numbers.clone() {
+            let means = uploads.iter().zip(&samples).map(|(upload, n)| f64::from(upload[at]) / n);
+            buffer.clear();
+            buffer.extend(
+                means.clone().zip(&samples).filter(|(_, n)| **n > 0.0).map(|(mean, _)| mean),
+            );
+            let Some(centre) = median_of(&mut buffer) else { return vec![None; uploads.len()] };
+            for ([distance, length], mean) in squares.iter_mut().zip(means) {
+                *distance += (mean - centre) * (mean - centre);
+                *length += mean * mean;
             }
-            let root = math::sqrt(samples.min(most));
-            let squares = mean.iter().map(|number| number * number).sum();
-            lengths.push(root * math::sqrt(squares));
-            let apart = mean.iter().zip(&centre).map(|(number, centre)| number - centre);
-            distances.push(root * math::sqrt(apart.map(|apart| apart * apart).sum()));
         }
-        let compared = distances.iter().zip(&means).filter(|(_, mean)| !mean.is_empty());
-        let usual = usual(compared.map(|(distance, _)| *distance).collect()).unwrap_or(0.0);
-        let usual = usual.max(floor * median(lengths).unwrap_or(0.0));
-        distances.into_iter().map(|distance| multiple(distance, usual)).collect()
+        let root = |squares: f64, samples: f64| math::sqrt(squares) * math::sqrt(samples.min(most));
+        let compared = || squares.iter().zip(&samples).filter(|(_, samples)| **samples > 0.0);
+        let distances = compared().map(|([distance, _], n)| root(*distance, *n)).collect();
+        let lengths = compared().map(|([_, length], n)| root(*length, *n)).collect();
+        let usual = usual(distances).unwrap_or(0.0).max(floor * median(lengths).unwrap_or(0.0));
+        let each = squares.iter().zip(&samples).zip(uploads);
+        let each = each.map(|(([distance, _], samples), upload)| {
+            if *samples > 0.0 {
+                return Some(multiple(root(*distance, *samples), usual));
+            }
+            // Sums over no samples are zero.
+            self.numbers(upload).any(|number| number != 0.0).then_some(f64::INFINITY)
+        });
+        each.collect()
     }
 
     /// The squares of each upload as multiples of the usual ones.
@@ -251,69 +269,93 @@ impl Compared {
         levels: &mut Levels,
         uploads: &mut [&mut Vec<f32>],
         is_usual: bool,
-    ) -> Vec<f64> {
+    ) -> Vec<Option<f64>> {
         let at = self.numbers.start;
-        let told = uploads.iter().map(|upload| (f64::from(upload[at]), self.samples(upload)));
-        let told: Vec<(f64, f64)> = told.collect();
-        let telling = told.iter().filter(|(_, samples)| *samples > 0.0);
-        let now = usual(telling.map(|(squares, samples)| squares / samples).collect());
+        let each = uploads.iter().map(|upload| (f64::from(upload[at]), self.samples(upload)));
+        let each: Vec<(f64, f64)> = each.collect();
+        let nonzero = each.iter().filter(|(_, samples)| *samples > 0.0);
+        let now = usual(nonzero.map(|(squares, samples)| squares / samples).collect());
         let known = levels.get(&self.statistic).copied();
         let level = match (known, now.filter(|_| self.samples.is_some())) {
             (Some(known), Some(now)) => known.max(now),
             (known, now) => known.or(now).unwrap_or(0.0),
         };
         if let (true, Some(now)) = (is_usual, now) {
-            let known = known.unwrap_or(now);
-            let next = known + LEVEL_RATE * (now - known);
-            levels.insert(self.statistic, next.min(MAX_SUM));
+            self.learn(levels, now);
         }
         if level <= 0.0 {
-            return vec![0.0; uploads.len()];
+            return vec![None; uploads.len()];
         }
-        for (upload, (squares, samples)) in uploads.iter_mut().zip(&told) {
+        for (upload, (squares, samples)) in uploads.iter_mut().zip(&each) {
             let most = squares.min(MOST_SQUARES * level * samples);
             upload[at] = most as f32;
             if self.numbers.len() > 1 {
-                // Cauchy and Schwarz.
+                // By the Cauchy-Schwarz inequality.
                 let bound = ((1.0 + ROUNDING) * math::sqrt(most * samples)) as f32;
                 upload[at + 1] = upload[at + 1].clamp(-bound, bound);
             }
         }
-        let squares = told.iter().map(|(squares, samples)| match self.samples {
+        let multiples = each.iter().map(|(squares, samples)| match self.samples {
+            Some(_) if *squares > 0.0 || *samples > 0.0 => {
+                Some(multiple(*squares, level * samples))
+            }
             // Only sums are evidence.
-            None => 0.0,
-            Some(_) => multiple(*squares, level * samples),
+            _ => None,
         });
-        squares.collect()
+        multiples.collect()
     }
 
-    fn counts(&self, uploads: &[&mut Vec<f32>]) -> Vec<f64> {
+    fn counts(
+        &self,
+        levels: &mut Levels,
+        uploads: &[&mut Vec<f32>],
+        rounds: Option<u64>,
+    ) -> Vec<Option<f64>> {
         let count = |upload: &&mut Vec<f32>| f64::from(upload[self.numbers.start]);
-        let telling = uploads.iter().map(count).filter(|count| *count > 0.0).collect();
-        let usual = median(telling).unwrap_or(f64::INFINITY);
-        uploads.iter().map(|upload| multiple(count(upload), usual)).collect()
+        let nonzero = uploads.iter().map(count).filter(|count| *count > 0.0).collect();
+        let Some(mut usual) = median(nonzero) else { return vec![None; uploads.len()] };
+        match rounds {
+            None => self.learn(levels, usual),
+            Some(rounds) => {
+                let pace = levels.get(&Statistic::Samples).copied().unwrap_or(0.0);
+                usual = usual.max(pace * rounds as f64);
+            }
+        }
+        let compared = uploads.iter().map(count);
+        compared.map(|count| (count > 0.0).then(|| multiple(count, usual))).collect()
+    }
+
+    /// Learns what is usual.
+    fn learn(&self, levels: &mut Levels, now: f64) {
+        let known = levels.entry(self.statistic).or_insert(now);
+        *known = (*known + LEVEL_RATE * (now - *known)).min(MAX_SUM);
     }
 }
 
+/// Where nothing is usual, nothing is unusual.
 fn multiple(value: f64, usual: f64) -> f64 {
-    if value <= 0.0 { 0.0 } else { value / usual }
+    if value <= 0.0 || (usual <= 0.0 && value.is_finite()) { 0.0 } else { value / usual }
 }
 
 /// The number in the middle, or the lower one of both; none of too few.
 fn median(mut numbers: Vec<f64>) -> Option<f64> {
-    let at = numbers.len().checked_sub(1)? / 2;
-    let (_, middle, _) = numbers.select_nth_unstable_by(at, f64::total_cmp);
-    Some(*middle).filter(|_| numbers.len() >= LEAST_UPLOADS)
+    median_of(&mut numbers)
+}
+
+/// The same. Reorders them.
+fn median_of(numbers: &mut [f64]) -> Option<f64> {
+    if numbers.len() < LEAST_UPLOADS {
+        return None;
+    }
+    let at = (numbers.len() - 1) / 2;
+    Some(*numbers.select_nth_unstable_by(at, f64::total_cmp).1)
 }
 
 /// What three quarters of the numbers don't exceed; none of too few.
 fn usual(mut numbers: Vec<f64>) -> Option<f64> {
-    let at = numbers.len() * 3 / 4;
-    if numbers.len() < LEAST_UPLOADS {
-        return None;
-    }
-    let (_, quartile, _) = numbers.select_nth_unstable_by(at - 1, f64::total_cmp);
-    let quartile = *quartile;
-    let most = median(numbers).map_or(f64::INFINITY, |median| MOST_USUAL * median);
-    Some(quartile.min(most))
+    let median = median_of(&mut numbers)?;
+    let at = numbers.len() * 3 / 4 - 1;
+    let quartile = *numbers.select_nth_unstable_by(at, f64::total_cmp).1;
+    // Half of the nodes may be the same.
+    Some(if median > 0.0 { quartile.min(MOST_USUAL * median) } else { quartile })
 }

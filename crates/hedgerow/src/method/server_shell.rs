@@ -53,8 +53,8 @@ pub trait ServerRule: Send + Sync {
         Vec::new()
     }
 
-    /// See [`ServerMethod::node_left`].
-    fn node_left(&self, _memory: &mut Self::Memory, _broadcast: &Broadcast) {}
+    /// See [`ServerMethod::members_changed`].
+    fn members_changed(&self, _memory: &mut Self::Memory, _broadcast: &Broadcast) {}
 
     /// Numbers of an upload that answers a broadcast, where they aren't always as many.
     fn upload_len(&self, _broadcast: &Broadcast) -> Option<usize> {
@@ -188,9 +188,9 @@ impl<R: ServerRule> ServerMethod for ServerShell<R> {
         self.rule.compared(&self.state.broadcast)
     }
 
-    fn node_left(&mut self) {
+    fn members_changed(&mut self) {
         let State { broadcast, memory, .. } = &mut self.state;
-        self.rule.node_left(memory, broadcast);
+        self.rule.members_changed(memory, broadcast);
     }
 
     fn uploads(&self) -> usize {

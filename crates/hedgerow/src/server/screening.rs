@@ -12,11 +12,12 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::aggregation::PartialSum;
-use crate::aggregation::comparison::{Difference, Levels, compare};
+use crate::aggregation::comparison::{Difference, Levels, compare, rescale};
 use crate::importance::ImportanceSum;
 use crate::limits::MAX_SUM;
 use crate::message::{NodeId, Rejected, Upload};
 use crate::method::ServerMethod;
+use crate::scaling::Rescaling;
 use crate::state::{BadState, StateKind};
 
 const KIND: StateKind = StateKind::new("server-screening");
@@ -31,7 +32,12 @@ const EXCLUDED: f64 = 8.0;
 const INCLUDED: f64 = 4.0;
 const MOST_EVIDENCE: f64 = 16.0;
 
-/// A node whose uploads look wrong.
+/// Each time that a node is excluded again, evidence decays half as fast, down to this power of a
+/// half. So many rounds without evidence undo one time.
+const MOST_REPEATED: u32 = 6;
+const PROBATION: u32 = 200;
+
+/// A node whose uploads look wrong, or did.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Suspect {
     /// From 0 to 16: one for each round with a suspicious upload, up to three if it is very
@@ -43,6 +49,10 @@ pub struct Suspect {
     pub is_excluded: bool,
     /// What looked wrong last.
     pub difference: Difference,
+    /// How often it was excluded.
+    exclusions: u32,
+    /// Rounds without evidence, in a row.
+    clean: u32,
 }
 
 impl Suspect {
@@ -50,16 +60,41 @@ impl Suspect {
     pub fn is_suspicious(&self) -> bool {
         self.is_excluded || self.evidence >= INCLUDED
     }
+
+    fn add(&mut self, difference: Difference) {
+        let added = if difference.is_blatant { MOST_ADDED } else { difference.strength };
+        self.evidence = (self.evidence + added.min(MOST_ADDED)).min(MOST_EVIDENCE);
+        (self.difference, self.clean) = (difference, 0);
+        if self.evidence >= EXCLUDED && !self.is_excluded {
+            self.is_excluded = true;
+            self.exclusions = self.exclusions.saturating_add(1);
+        }
+    }
+
+    /// Its upload looks like the others'.
+    fn decay(&mut self) {
+        let repeated = self.exclusions.saturating_sub(1).min(MOST_REPEATED);
+        self.evidence = (self.evidence - DECAY / f64::from(1 << repeated)).max(0.0);
+        self.is_excluded &= self.evidence >= INCLUDED;
+        self.clean = self.clean.saturating_add(1);
+        if self.clean >= PROBATION {
+            (self.exclusions, self.clean) = (self.exclusions.saturating_sub(1), 0);
+        }
+    }
+
+    /// Whether there is nothing to remember of it.
+    fn is_over(&self) -> bool {
+        self.evidence <= 0.0 && self.exclusions == 0
+    }
 }
 
 /// The uploads of a node, one for each output, and what it tells of the importance of columns.
 struct Held {
-    node: NodeId,
     uploads: Vec<Upload>,
     importance: Vec<f32>,
 }
 
-/// What survives a restart.
+/// Saved state.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct State {
     suspects: BTreeMap<NodeId, Suspect>,
@@ -69,11 +104,9 @@ struct State {
 
 /// Uploads of the open round, and who is suspicious.
 pub(super) struct Screening {
-    held: Vec<Held>,
+    held: BTreeMap<NodeId, Held>,
     /// To check uploads with.
     parts: Vec<PartialSum>,
-    /// Whether a node is left out from this round on.
-    has_left: bool,
     state: State,
 }
 
@@ -81,14 +114,13 @@ impl Screening {
     pub(super) fn new(heads: &[Box<dyn ServerMethod>]) -> Self {
         let levels = heads.iter().map(|_| Levels::new()).collect();
         Self {
-            held: Vec::new(),
-            has_left: false,
+            held: BTreeMap::new(),
             parts: heads.iter().map(|head| head.part()).collect(),
             state: State { suspects: BTreeMap::new(), levels },
         }
     }
 
-    /// Nodes that have uploaded.
+    /// How many nodes have uploaded.
     pub(super) fn uploads(&self) -> usize {
         self.held.len()
     }
@@ -105,19 +137,19 @@ impl Screening {
         uploads: &[Upload],
         importance: &[f32],
     ) -> Result<(), Rejected> {
-        let Err(at) = self.held.binary_search_by_key(&node, |held| held.node) else {
-            return Err(Rejected::Duplicate { node, round: uploads[0].round });
-        };
         for ((head, part), upload) in heads.iter().zip(&mut self.parts).zip(uploads) {
             head.renew(part);
             let accepted = head.accept_into(part, node, upload);
             if matches!(accepted, Err(Rejected::Negative { .. } | Rejected::OutOfBounds { .. })) {
-                self.has_left |= self.state.suspect(node, Difference::IMPOSSIBLE);
+                self.state.suspect(node, Difference::IMPOSSIBLE);
             }
             accepted?;
         }
+        if self.held.contains_key(&node) {
+            return Err(Rejected::Duplicate { node, round: uploads[0].round });
+        }
         let (uploads, importance) = (uploads.to_vec(), importance.to_vec());
-        self.held.insert(at, Held { node, uploads, importance });
+        self.held.insert(node, Held { uploads, importance });
         Ok(())
     }
 
@@ -129,17 +161,14 @@ impl Screening {
     ) {
         let mut differences = vec![None; self.held.len()];
         for (output, (head, levels)) in heads.iter().zip(&mut self.state.levels).enumerate() {
-            let uploads = self.held.iter_mut().map(|held| &mut held.uploads[output].numbers);
+            let uploads = self.held.values_mut().map(|held| &mut held.uploads[output].numbers);
             let mut uploads: Vec<_> = uploads.collect();
             compare(&head.compared(), levels, &mut uploads, &mut differences);
         }
-        for at in self.left_out(&differences).into_iter().rev() {
-            self.held.remove(at);
+        if self.leave_out(&differences) {
+            heads.iter_mut().for_each(|head| head.members_changed());
         }
-        if core::mem::take(&mut self.has_left) {
-            heads.iter_mut().for_each(|head| head.node_left());
-        }
-        for Held { node, uploads, importance: told } in self.held.drain(..) {
+        while let Some((node, Held { uploads, importance: told })) = self.held.pop_first() {
             for (head, upload) in heads.iter_mut().zip(&uploads) {
                 // It was checked when it came.
                 let accepted = head.accept(node, upload);
@@ -149,43 +178,53 @@ impl Screening {
         }
     }
 
-    /// Weighs the evidence of a round. Positions of the uploads to leave out, in order.
-    fn left_out(&mut self, differences: &[Option<Difference>]) -> Vec<usize> {
-        let mut out: Vec<(usize, f64)> = Vec::new();
-        for ((at, held), difference) in self.held.iter().enumerate().zip(differences) {
-            let found = difference.filter(|found| found.strength >= 1.0);
-            match found {
-                Some(found) => self.has_left |= self.state.suspect(held.node, found),
-                None => self.state.trust(held.node),
+    /// Weighs the evidence of a round, and drops the uploads that don't count. Whether other nodes
+    /// count than before.
+    fn leave_out(&mut self, differences: &[Option<Difference>]) -> bool {
+        let mut out: Vec<(NodeId, f64)> = Vec::new();
+        for (&node, difference) in self.held.keys().zip(differences) {
+            match difference {
+                Some(difference) if difference.strength >= 1.0 => {
+                    self.state.suspect(node, *difference);
+                }
+                Some(_) => self.state.trust(node),
+                // Nothing could be compared.
+                None => {}
             }
-            let Some(suspect) = self.state.suspects.get_mut(&held.node) else { continue };
-            suspect.is_left_out = false;
-            if suspect.is_excluded || found.is_some_and(|found| found.is_blatant) {
-                let strength = found.map_or(0.0, |found| found.strength);
-                out.push((at, MAX_SUM * suspect.evidence + strength));
+            let Some(suspect) = self.state.suspects.get(&node) else { continue };
+            let strength = difference.map_or(0.0, |difference| difference.strength);
+            if suspect.is_excluded || difference.is_some_and(|difference| difference.is_blatant) {
+                out.push((node, MAX_SUM * suspect.evidence + strength));
             }
         }
-        let suspects = &mut self.state.suspects;
-        // At most half of the nodes: nobody knows which half is right.
+        // At most half of the nodes: a majority can't be told from a minority of the same size.
         out.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
         out.truncate(self.held.len() / 2);
-        for (at, _) in &out {
-            let suspect = suspects.get_mut(&self.held[*at].node);
-            suspect.into_iter().for_each(|suspect| suspect.is_left_out = true);
+        let mut has_changed = false;
+        for (node, suspect) in &mut self.state.suspects {
+            if self.held.contains_key(node) {
+                let is_left_out = out.iter().any(|(out, _)| out == node);
+                has_changed |= suspect.is_left_out != is_left_out;
+                suspect.is_left_out = is_left_out;
+            }
         }
-        let mut out: Vec<usize> = out.into_iter().map(|(at, _)| at).collect();
-        out.sort_unstable();
-        out
+        for (node, _) in out {
+            self.held.remove(&node);
+        }
+        self.state.suspects.retain(|_, suspect| suspect.is_left_out || !suspect.is_over());
+        has_changed
     }
 
-    /// Labels have another unit: what is usual is to be learned anew, and uploads so far are in
-    /// another scale.
-    pub(super) fn rescaled(&mut self) {
-        self.state.levels.iter_mut().for_each(Levels::clear);
+    /// Models are in another scale, and uploads so far are not.
+    pub(super) fn rescaled(&mut self, rescalings: &[Option<Rescaling>]) {
+        for (levels, rescaling) in self.state.levels.iter_mut().zip(rescalings) {
+            let gain = rescaling.as_ref().map_or(1.0, Rescaling::gain);
+            rescale(levels, gain * gain);
+        }
         self.held.clear();
     }
 
-    /// What is known of a node, which doesn't take part any more.
+    /// Forgets what is known of a node, which doesn't take part any more.
     pub(super) fn forget(&mut self, node: NodeId) {
         self.state.suspects.remove(&node);
     }
@@ -210,30 +249,22 @@ impl Screening {
 }
 
 impl State {
-    /// Adds evidence against a node. Whether it is left out from now on.
-    fn suspect(&mut self, node: NodeId, difference: Difference) -> bool {
-        let suspect = self.suspects.entry(node).or_insert(Suspect {
+    /// Adds evidence against a node.
+    fn suspect(&mut self, node: NodeId, difference: Difference) {
+        let unknown = Suspect {
             evidence: 0.0,
             is_left_out: false,
-            difference,
             is_excluded: false,
-        });
-        let added = if difference.is_blatant { MOST_ADDED } else { difference.strength };
-        suspect.evidence = (suspect.evidence + added.min(MOST_ADDED)).min(MOST_EVIDENCE);
-        suspect.difference = difference;
-        let was_excluded = suspect.is_excluded;
-        suspect.is_excluded |= suspect.evidence >= EXCLUDED;
-        suspect.is_excluded && !was_excluded
+            difference,
+            exclusions: 0,
+            clean: 0,
+        };
+        self.suspects.entry(node).or_insert(unknown).add(difference);
     }
 
     /// A node's upload looks like the others'.
     fn trust(&mut self, node: NodeId) {
-        let Some(suspect) = self.suspects.get_mut(&node) else { return };
-        suspect.evidence -= DECAY;
-        suspect.is_excluded &= suspect.evidence >= INCLUDED;
-        if suspect.evidence <= 0.0 {
-            self.suspects.remove(&node);
-        }
+        self.suspects.get_mut(&node).into_iter().for_each(Suspect::decay);
     }
 
     /// Whether it could have been reached.

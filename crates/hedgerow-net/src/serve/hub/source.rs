@@ -113,14 +113,14 @@ impl Hub {
     }
 }
 
-/// Those whose uploads look wrong first, then connected ones.
+/// Connected nodes first, and of them those whose uploads look wrong.
 fn nodes(coordinator: &Coordinator) -> Vec<NodeStatus> {
     let members = coordinator.members();
     let is_suspect = |member: &&Member| coordinator.suspect(member.record.number).is_some();
-    let suspects = members.iter().filter(|member| member.is_known() && is_suspect(member));
-    let members = || members.iter().filter(|member| !is_suspect(member));
-    let here = members().filter(|member| member.is_connected());
-    let away = members().filter(|member| member.is_known() && !member.is_connected());
+    let here = || members.iter().filter(|member| member.is_connected());
+    let suspects = here().filter(is_suspect);
+    let here = here().filter(|member| !is_suspect(member));
+    let away = members.iter().filter(|member| member.is_known() && !member.is_connected());
     let shown = suspects.chain(here).chain(away).take(MAX_NODES_SHOWN);
     shown.map(|member| node(coordinator, member)).collect()
 }
@@ -130,7 +130,7 @@ fn state(member: &Member, standing: Option<&StandingRecord>, is_suspect: bool) -
         Some(Standing::Banned) => NodeState::Banned,
         Some(Standing::Quarantined) => NodeState::Quarantined,
         Some(Standing::Revoked) => NodeState::Revoked,
-        None if is_suspect => NodeState::Suspect,
+        None if is_suspect && member.is_connected() => NodeState::Suspect,
         None if member.silent_for().is_some() => NodeState::Silent,
         None if member.is_connected() => NodeState::Connected,
         None => NodeState::Away,
@@ -148,14 +148,14 @@ pub(super) fn node(coordinator: &Coordinator, member: &Member) -> NodeStatus {
         connected: member.is_connected(),
         reason: match (standing, suspect, member.silent_for()) {
             (Some(known), ..) => known.reason.clone(),
-            (None, Some(suspect), _) => {
+            (None, Some(suspect), _) if member.is_connected() => {
                 let counts = if suspect.is_excluded { "are left out" } else { "look wrong" };
                 format!("uploads {counts}: {}", suspect.difference)
             }
-            (None, None, Some(missed)) => {
+            (None, _, Some(missed)) => {
                 format!("missed {missed} deadlines in a row: rounds don't wait for it")
             }
-            (None, None, None) => String::new(),
+            (None, _, None) => String::new(),
         },
         last_seen_ms: record.last_seen_ms,
         last_sample_ms: member.last_sample_ms,

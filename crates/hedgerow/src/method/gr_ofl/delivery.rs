@@ -100,7 +100,7 @@ impl Delivery {
         sums: &[f64],
         samples: f64,
     ) -> Next {
-        if self.asked == MOST_ASKED {
+        if self.is_abandoned() {
             return Next::Epoch;
         }
         let end = begin + sums.len();
@@ -131,9 +131,13 @@ impl Delivery {
         Next::Slice(next)
     }
 
-    /// What came of the epoch is of no use: a member of it doesn't count any more.
+    /// The nodes that count have changed: what came of the epoch is of no use.
     pub(super) fn abandon(&mut self) {
         self.asked = MOST_ASKED;
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.asked == MOST_ASKED
     }
 
     /// Whether a restored one could have been reached.
@@ -143,7 +147,7 @@ impl Delivery {
             && is_sum(self.delivered)
             && self.asked <= MOST_ASKED
             && self.end <= triangle(features)
-            && (self.asked == 0 || begin < self.end)
+            && (matches!(self.asked, 0 | MOST_ASKED) || begin < self.end)
     }
 }
 

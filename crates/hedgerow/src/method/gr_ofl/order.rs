@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::ladder::{self, Begin, Stage};
-use crate::aggregation::{Compared, Limits, Measure, Statistic};
 use super::{BROADCAST_EXTRA, COUNTER_CYCLE, SEARCHED_MOVES, Sizes, to_wire, triangle};
+use crate::aggregation::comparison::ROUNDING;
+use crate::aggregation::{Compared, Limits, Measure, Statistic};
 use crate::limits::{LAST_COUNT, MAX_NUMBER};
 use crate::linear_algebra::write_bounded;
 use crate::math;
@@ -44,18 +45,16 @@ pub(in crate::method) struct Order {
 /// How far gradients, products of features and curvatures may be from the median: a few nodes whose
 /// data differ have a gradient of their own, and products in which the inputs' scales are squared.
 const GRADIENT_LIMITS: Limits = Limits { suspicious: 5.0, blatant: 25.0 };
-const PRODUCT_LIMITS: Limits = Limits { suspicious: 12.0, blatant: 12.0 };
+const PRODUCT_LIMITS: Limits = Limits { suspicious: 12.0, blatant: 40.0 };
 const CURVATURE_LIMITS: Limits = Limits { suspicious: 30.0, blatant: 300.0 };
 
-/// Numbers on the wire are rounded by less than this share of them.
-const ROUNDING: f32 = 1e-3;
-
-/// Products and curvatures differ over nodes by this share of their size at least.
-const LEAST_SPREAD: f64 = 0.1;
+/// Gradients, and everything else, differ over nodes by these shares of their size at least.
+const LEAST_APART: f64 = 0.05;
+pub(in crate::method) const LEAST_SPREAD: f64 = 0.1;
 
 /// A gradient, and where its samples are.
 pub(in crate::method) fn gradient(numbers: Range<usize>, samples: usize) -> Compared {
-    let measure = Measure::Distance { limits: GRADIENT_LIMITS, floor: 0.0 };
+    let measure = Measure::Distance { limits: GRADIENT_LIMITS, floor: LEAST_APART };
     Compared { statistic: Statistic::Gradient, numbers, samples: Some(samples), measure }
 }
 
@@ -75,9 +74,16 @@ pub(in crate::method) fn squares(
     Compared { statistic, numbers, samples, measure: Measure::Squares { is_usual } }
 }
 
-/// Where a number of samples is.
-pub(in crate::method) fn count(statistic: Statistic, at: usize) -> Compared {
-    Compared { statistic, numbers: at..at + 1, samples: None, measure: Measure::Count }
+/// Where the number of samples of a round is.
+pub(in crate::method) fn samples(at: usize) -> Compared {
+    let measure = Measure::Count { rounds: None };
+    Compared { statistic: Statistic::Samples, numbers: at..at + 1, samples: None, measure }
+}
+
+/// Where the number of samples of a history is that is over so many rounds.
+pub(in crate::method) fn history(at: usize, rounds: u64) -> Compared {
+    let measure = Measure::Count { rounds: Some(rounds) };
+    Compared { statistic: Statistic::History, numbers: at..at + 1, samples: None, measure }
 }
 
 /// What an upload has room for.
@@ -184,8 +190,8 @@ impl Order {
         }
     }
 
-    /// What the server compares between uploads.
-    pub(in crate::method) fn compared(&self, sizes: &Sizes) -> Vec<Compared> {
+    /// What the server compares between uploads of a round of this number.
+    pub(in crate::method) fn compared(&self, sizes: &Sizes, round: u64) -> Vec<Compared> {
         let UploadShape { slice: (begin, end), len } = self.layout(sizes);
         let (slice, n) = (end - begin, self.len);
         if self.is_first() {
@@ -193,28 +199,23 @@ impl Order {
             return vec![
                 products(0..slice, samples),
                 gradient(slice..slice + n, samples),
-                count(Statistic::History, samples),
+                history(samples, round),
             ];
         }
         let samples = Some(len - 1);
         // How far a label exceeds the range is no sum.
         let per_sample = samples.filter(|_| !self.asks_for_range());
         let mut compared = vec![
+            self::samples(len - 1),
             squares(Statistic::Errors, len - 5..len - 4, samples, true),
-            squares(
-                Statistic::ConstantErrors,
-                len - 4..len - 2,
-                per_sample,
-                per_sample.is_some(),
-            ),
-            count(Statistic::History, len - 2),
-            count(Statistic::Samples, len - 1),
+            squares(Statistic::ConstantErrors, len - 4..len - 2, per_sample, per_sample.is_some()),
+            history(len - 2, round),
         ];
         if matches!(self.stage, Stage::Check(_)) {
             compared.extend([
                 gradient(0..n, n + 1),
                 squares(Statistic::Errors, n..n + 1, Some(n + 1), false),
-                count(Statistic::History, n + 1),
+                history(n + 1, round),
             ]);
             return compared;
         }
@@ -229,8 +230,8 @@ impl Order {
                 samples: Some(behind_plane),
                 measure: Measure::Distance { limits: CURVATURE_LIMITS, floor: LEAST_SPREAD },
             },
-            count(Statistic::History, behind_plane),
-            count(Statistic::History, behind_slice),
+            history(behind_plane, round),
+            history(behind_slice, round),
         ]);
         compared
     }
@@ -240,7 +241,7 @@ impl Order {
         let (len, last) = (self.len, numbers.len() - 1);
         // The first feature is one.
         let (value, bound) = (numbers[0], numbers[last]);
-        if (value - bound).abs() > ROUNDING * bound {
+        if (value - bound).abs() > ROUNDING as f32 * bound {
             return Err(Rejected::OutOfBounds { position: 0, value, bound });
         }
         // Numbers on the wire are neither too large nor too small.
@@ -249,16 +250,19 @@ impl Order {
             square => f64::from(square.max(f32::MIN_POSITIVE)),
         };
         let of_row = |row: usize| square(triangle(row) + row);
-        // Cauchy and Schwarz.
+        // By the Cauchy-Schwarz inequality. Labels may be zero but for what rescaling left of them.
+        let slack = ROUNDING * 1e-9 * f64::from(bound);
         let check = |position: usize, squares: [f64; 2]| {
-            let (value, bound) = (numbers[position], math::sqrt(squares[0]) * math::sqrt(squares[1]));
-            if f64::from(value.abs()) <= (1.0 + f64::from(ROUNDING)) * bound {
+            let (value, bound) =
+                (numbers[position], math::sqrt(squares[0]) * math::sqrt(squares[1]));
+            if f64::from(value.abs()) <= (1.0 + ROUNDING) * bound + slack {
                 return Ok(());
             }
             Err(Rejected::OutOfBounds { position, value, bound: bound as f32 })
         };
         for row in 0..len {
-            (0..row).try_for_each(|column| check(triangle(row) + column, [row, column].map(of_row)))?;
+            (0..row)
+                .try_for_each(|column| check(triangle(row) + column, [row, column].map(of_row)))?;
             check(triangle(len) + row, [of_row(row), square(last - 1)])?;
         }
         (0..len).try_for_each(|row| {

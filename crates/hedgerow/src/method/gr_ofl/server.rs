@@ -149,11 +149,11 @@ impl ServerRule for Growth {
 
     fn compared(&self, broadcast: &Broadcast) -> Vec<Compared> {
         let order = Order::read(&self.sizes, broadcast);
-        order.map_or_else(|_| Vec::new(), |order| order.compared(&self.sizes))
+        order.map_or_else(|_| Vec::new(), |order| order.compared(&self.sizes, broadcast.round))
     }
 
-    fn node_left(&self, memory: &mut Memory, _broadcast: &Broadcast) {
-        memory.node_left();
+    fn members_changed(&self, memory: &mut Memory, _broadcast: &Broadcast) {
+        memory.members_changed();
     }
 
     fn broadcast_len(&self, broadcast: &Broadcast) -> Option<usize> {
@@ -184,8 +184,8 @@ impl Memory {
         Cow::Owned(whole)
     }
 
-    /// See [`ServerMethod::node_left`].
-    pub(in crate::method) fn node_left(&mut self) {
+    /// See [`ServerMethod::members_changed`].
+    pub(in crate::method) fn members_changed(&mut self) {
         self.ridge.delivery.abandon();
     }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::super::gr_ofl::ladder::{self, Stage};
-use super::super::gr_ofl::order::{count, gradient, squares};
+use super::super::gr_ofl::order::{LEAST_SPREAD, gradient, history, samples, squares};
 use super::super::gr_ofl::{self, BROADCAST_EXTRA};
 use super::units::{BASE_NUMBERS, Block};
 use super::{BLOCK_EXTRA, RIDGE_EXTRA, Sizes};
@@ -349,32 +349,32 @@ impl Order {
         };
         let ridge = match self.asked {
             Asked::Ridge => {
-                let mut compared = self.ridge.order(sizes).compared(&sizes.ridge);
+                let mut compared = self.ridge.order(sizes).compared(&sizes.ridge, self.round);
                 if !self.ridge.is_first {
                     compared.push(of_units(len - 1, len - 2));
                 }
                 return compared;
             }
             Asked::Errors | Asked::Block(_) => [
-                count(Statistic::Samples, len - 3),
+                samples(len - 3),
                 squares(Statistic::Errors, len - 2..len - 1, Some(len - 3), true),
                 of_units(len - 1, len - 3),
             ],
         };
         let mut compared = Vec::from(ridge);
         if let Asked::Block(_) = self.asked {
-            let samples = len - 4;
+            let count = len - 4;
             let gradients = len - BLOCK_EXTRA;
             compared.extend([
-                gradient(0..gradients, samples),
+                gradient(0..gradients, count),
                 Compared {
                     statistic: Statistic::Gain,
                     numbers: gradients..gradients + 2,
-                    samples: Some(samples),
-                    measure: Measure::Distance { limits: GAIN_LIMITS, floor: 0.1 },
+                    samples: Some(count),
+                    measure: Measure::Distance { limits: GAIN_LIMITS, floor: LEAST_SPREAD },
                 },
-                squares(Statistic::UnitErrors, len - 5..len - 4, Some(samples), false),
-                count(Statistic::History, samples),
+                squares(Statistic::UnitErrors, len - 5..len - 4, Some(count), false),
+                history(count, self.round),
             ]);
         }
         compared

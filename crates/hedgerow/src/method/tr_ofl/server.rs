@@ -100,7 +100,7 @@ struct Contest {
     failures: u32,
     /// F doesn't begin before this round.
     next_try: f64,
-    /// The round before those errors: they are over this round and all later ones.
+    /// The last round that doesn't count in those errors.
     since: u64,
 }
 
@@ -246,8 +246,8 @@ impl ServerRule for Tuning {
         order.map_or_else(|_| Vec::new(), |order| order.compared(&self.sizes))
     }
 
-    fn node_left(&self, memory: &mut Memory, broadcast: &Broadcast) {
-        memory.ridge.node_left();
+    fn members_changed(&self, memory: &mut Memory, broadcast: &Broadcast) {
+        memory.ridge.members_changed();
         memory.contest.begin_errors(broadcast.round);
     }
 
@@ -470,7 +470,7 @@ impl Contest {
 
     /// Errors until now say nothing of those to come.
     fn begin_errors(&mut self, round: u64) {
-        (self.usual, self.since) = (None, round);
+        (self.usual, self.since) = (None, round.saturating_sub(1));
     }
 
     /// Follows a change of the label's unit, of which this is the square.

@@ -309,7 +309,8 @@ impl Coordinator {
 
     /// A node joins. Returns its ledger and its previous stream, which should be ended.
     pub fn join(&mut self, newcomer: Newcomer<'_>, at_ms: u64) -> (Ledger, Option<u64>) {
-        let Newcomer { sender: Sender { node, stream }, name, software, address } = newcomer;
+        let Newcomer { sender: Sender { node, stream }, name, certificate, software, address } =
+            newcomer;
         let at = node as usize;
         if at >= self.members.len() {
             self.members.resize_with(at + 1, Member::default);
@@ -326,6 +327,9 @@ impl Coordinator {
             };
         }
         member.record.last_seen_ms = at_ms;
+        if let Some(serial) = certificate {
+            serial.clone_into(&mut member.record.certificate);
+        }
         member.is_changed = true;
         name_into(&mut member.software, software);
         name_into(&mut member.address, address);

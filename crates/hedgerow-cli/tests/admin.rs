@@ -116,6 +116,8 @@ fn an_operator_sees_steers_and_restores_a_run() {
     assert_refused(&admin(folder, &["status"]), 6, &["no server uses this store"], folder);
     let restored = answer(folder, &["restore", "monday.db"]);
     assert_eq!(restored["round"], round);
+    // The copy was made before its own entry.
+    assert!(restored["audit_taken_over"].as_u64().unwrap() > 0, "{restored}");
     assert!(folder.join(restored["replaced"].as_str().unwrap()).exists(), "{restored}");
     let (server, again) = serve(folder, port(&line));
     assert_eq!(again["run"], line["run"]);

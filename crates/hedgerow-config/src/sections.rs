@@ -131,6 +131,6 @@ impl ScheduleName {
 }
 
 fn aggregation<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Aggregation, D::Error> {
-    let bound = "mean, median or trimmed-mean:SHARE (such as trimmed-mean:0.2)";
+    let bound = "mean, screened, median or trimmed-mean:SHARE (such as trimmed-mean:0.2)";
     String::deserialize(deserializer)?.parse().map_err(|_| D::Error::custom(bound))
 }

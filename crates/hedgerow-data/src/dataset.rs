@@ -353,7 +353,10 @@ impl Dataset {
         if self.y.is_empty() {
             return Err(DataError::TooShort(self.name.clone(), history));
         }
-        let (name, targets) = (self.name.clone(), self.input_columns().targets);
+        let (name, mut targets) = (self.name.clone(), self.input_columns().targets);
+        if targets.iter().all(String::is_empty) {
+            targets = (0..self.outputs).map(|at| format!("y[{at}]")).collect();
+        }
         let labels = self.len() - self.missing_labels();
         if labels == 0 {
             return Err(DataError::NoLabels(name, targets.join(", "), self.len()));

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Instant;
 
+use hedgerow::aggregation::Aggregation;
 use hedgerow::baseline::{Hindsight, Omkl};
 use hedgerow::features::{Features, SampleMap};
 use hedgerow::federation::{NodeRound, RoundError};
@@ -78,7 +79,9 @@ impl GroupRun {
         let plan = settings.plan(group[0], context.sizes(), seed)?;
         let features = match plan.config().method.kernel() {
             // It runs with every kernel.
-            Some(_) => Plan::new(plan.config().clone().method(MethodSpec::default()))?,
+            Some(_) => Plan::new(
+                plan.config().clone().method(MethodSpec::default()).aggregation(Aggregation::Mean),
+            )?,
             None => plan,
         };
         let kernels = settings.kernels.len();

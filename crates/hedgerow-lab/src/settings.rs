@@ -159,6 +159,9 @@ impl Settings {
             .mk(mk)
             .compression(choice.wire.compression())
             .personal(choice.layers());
+        if choice.info.reference.is_some() {
+            config.aggregation = Aggregation::Mean;
+        }
         if variant.fixed_step {
             config.step_size = learning.fixed_step_size(rounds)?;
         }

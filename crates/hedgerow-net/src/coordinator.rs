@@ -30,6 +30,7 @@ mod operating;
 pub mod records;
 pub mod rules;
 mod silence;
+mod suspicion;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -42,6 +43,7 @@ pub use members::{Ledger, Member};
 pub use messages::{Envelope, HearingResult, Newcomer, Refusal, Said, Sender, Sent, Verdict};
 pub use opening::Opening;
 pub use operating::Earlier;
+use suspicion::Suspects;
 pub(crate) use totals::mean;
 pub use totals::{BadTotals, NodeSet, Totals, WINDOW_ROUNDS, Window, WireBytes};
 
@@ -124,6 +126,8 @@ pub struct Coordinator {
     standings: HashMap<String, StandingRecord>,
     /// Whether rounds stay open.
     is_paused: bool,
+    /// Nodes whose uploads look wrong.
+    suspects: Suspects,
     /// Nodes whose reports are to be dropped when the server is back.
     waiting_forgets: Vec<NodeId>,
 }
@@ -182,6 +186,7 @@ impl Coordinator {
             limits,
             round: server.round(),
             is_unscaled: server.is_unscaled(),
+            suspects: suspicion::suspects(&server),
             server: Some(server),
             waiting_reports: Vec::new(),
             waiting_uploads: Vec::new(),
@@ -304,7 +309,8 @@ impl Coordinator {
 
     /// A node joins. Returns its ledger and its previous stream, which should be ended.
     pub fn join(&mut self, newcomer: Newcomer<'_>, at_ms: u64) -> (Ledger, Option<u64>) {
-        let Newcomer { sender: Sender { node, stream }, name, software, address } = newcomer;
+        let Newcomer { sender: Sender { node, stream }, name, certificate, software, address } =
+            newcomer;
         let at = node as usize;
         if at >= self.members.len() {
             self.members.resize_with(at + 1, Member::default);
@@ -321,6 +327,9 @@ impl Coordinator {
             };
         }
         member.record.last_seen_ms = at_ms;
+        if let Some(serial) = certificate {
+            serial.clone_into(&mut member.record.certificate);
+        }
         member.is_changed = true;
         name_into(&mut member.software, software);
         name_into(&mut member.address, address);

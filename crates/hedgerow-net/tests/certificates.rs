@@ -7,11 +7,13 @@ use std::path::PathBuf;
 use hedgerow_config::Layer;
 use hedgerow_net::operations::{Action, Actor, Outcome};
 use hedgerow_net::pki::Authority;
-use hedgerow_net::serve::status::EventStatus;
+use hedgerow_net::pki::identity::NodeIdentity;
+use hedgerow_net::serve::status::{EventStatus, NodeState};
 use hedgerow_net::serve::{ServeError, ServeSettings, Server};
 use tempfile::TempDir;
 
 use crate::common::until;
+use crate::security::server::{ScriptedClient, hello};
 
 struct Fixture {
     folder: TempDir,
@@ -142,6 +144,33 @@ async fn an_old_list_is_refused_also_after_a_restart() {
     let server = fixture.start().await;
     lists_are_stored(&server, 3).await;
     server.stop().await.unwrap();
+}
+
+/// Nobody but the store knows which certificates the nodes had.
+#[tokio::test]
+async fn a_node_that_was_revoked_while_no_server_ran_is_shown_as_such() {
+    let fixture = Fixture::new();
+    let server = fixture.start().await;
+    let mut streams = vec![];
+    for name in ["a", "b"] {
+        let file = fixture.authority.folder().join("nodes").join(format!("{name}.pem"));
+        let tls = NodeIdentity::open(&file).unwrap().config();
+        let client = ScriptedClient::open(server.address(), Some(tls)).await.unwrap();
+        client.say(hello(name)).await;
+        streams.push(client);
+    }
+    until("both are in", async || server.source().status().connected == 2).await;
+    server.stop().await.unwrap();
+    fixture.authority.revoke("a").unwrap();
+    for _ in 0..2 {
+        let server = fixture.start().await;
+        let mut nodes = server.source().status().nodes;
+        nodes.sort_by_key(|node| node.name.clone());
+        let states: Vec<_> = nodes.iter().map(|node| node.state).collect();
+        assert_eq!(states, [NodeState::Revoked, NodeState::Away]);
+        assert_eq!(nodes[0].reason, "its certificate is revoked");
+        server.stop().await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -4,19 +4,23 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use hedgerow_config::Layer;
+use hedgerow_net::admin::client::Client;
 use hedgerow_net::agent::client;
 use hedgerow_net::agent::config::Settings;
 use hedgerow_net::agent::driver::{self, Parts};
 use hedgerow_net::agent::input::Input;
 use hedgerow_net::agent::output::Output;
+use hedgerow_net::coordinator::records::Saved;
 use hedgerow_net::operations::{
     Action, ActionError, Actor, NodeFilter, NodeSort, Outcome, Target, Via,
 };
+use hedgerow_net::pki::identity::Role;
+use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::serve::status::{NodeState, NodeStatus, Status};
 use hedgerow_net::serve::{ServeSettings, Server};
 use hedgerow_net::storage::{View, restore};
@@ -67,29 +71,34 @@ impl Write for Discarded {
 }
 
 /// A server with nodes that learn as fast as rounds close.
-struct Fleet {
-    server: Server,
+pub(crate) struct Fleet {
+    pub(crate) server: Server,
     folder: TempDir,
     method: String,
+    /// None in plain text.
+    authority: Option<Authority>,
     is_over: Arc<AtomicBool>,
 }
 
 async fn start(store: &Path, method: &str) -> Server {
+    start_with(store, method, &["listen.tls=false", "listen.dashboard=never"]).await
+}
+
+async fn start_with(store: &Path, method: &str, more: &[&str]) -> Server {
     let changes = [
         "learning.columns=[\"u\", \"v\"]".to_owned(),
         "learning.budget=20".to_owned(),
         "learning.nodes=3".to_owned(),
         "kernels.variances=[0.1, 1.0, 10.0]".to_owned(),
         "rounds.deadline=500ms".to_owned(),
-        "listen.tls=false".to_owned(),
         "listen.address=127.0.0.1:0".to_owned(),
-        "listen.dashboard=never".to_owned(),
         "store.snapshots=10000".to_owned(),
         format!("learning.method={method}"),
         format!("store.path={store:?}"),
     ];
     let compressed = (method == "mk").then(|| "learning.compression=q8".to_owned());
-    let changes: Vec<String> = changes.into_iter().chain(compressed).collect();
+    let more = more.iter().map(|change| (*change).to_owned());
+    let changes: Vec<String> = changes.into_iter().chain(compressed).chain(more).collect();
     Server::start(ServeSettings::read(&Layer::sets(&changes).unwrap()).unwrap()).await.unwrap()
 }
 
@@ -97,29 +106,56 @@ impl Fleet {
     async fn new(method: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let server = start(&folder.path().join("run.db"), method).await;
-        let is_over = Arc::default();
-        let fleet = Self { server, folder, method: method.to_owned(), is_over };
+        Self::of(server, folder, method, None)
+    }
+
+    /// One with certificates and a dashboard that needs a login.
+    pub(crate) async fn certified(method: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let pki = folder.path().join("pki");
+        let authority = Authority::init(&pki, &["127.0.0.1".to_owned()]).unwrap();
+        authority.issue_all(&NAMES, 9, Issuing::First(Role::Node)).unwrap();
+        authority.issue_all(&["alice"], 9, Issuing::First(Role::Operator)).unwrap();
+        let (dashboard, login) = ("listen.dashboard=127.0.0.1:0", "listen.login=always");
+        let more = [dashboard, login, &format!("listen.identity={pki:?}")];
+        let server = start_with(&folder.path().join("run.db"), method, &more).await;
+        Self::of(server, folder, method, Some(authority))
+    }
+
+    fn of(server: Server, folder: TempDir, method: &str, authority: Option<Authority>) -> Self {
+        let (method, is_over) = (method.to_owned(), Arc::default());
+        let fleet = Self { server, folder, method, authority, is_over };
         NAMES.iter().for_each(|name| fleet.play(name));
         fleet
     }
 
+    pub(crate) fn store(&self) -> PathBuf {
+        self.folder.path().join("run.db")
+    }
+
     /// A node that plays until the end.
     fn play(&self, name: &str) {
+        let identity = match &self.authority {
+            Some(authority) => {
+                let file = authority.file_of(Role::Node, name);
+                ["server.plain_text=false".to_owned(), format!("server.identity={file:?}")]
+            }
+            None => ["server.plain_text=true".to_owned(), format!("server.node={name}")],
+        };
         let changes = [
             format!("server.address=\"{}\"", self.server.address()),
-            format!("server.node={name}"),
             format!("state.path={:?}", self.folder.path().join(format!("{name}.state"))),
-            "server.plain_text=true".to_owned(),
             "server.retry_least=\"10ms\"".to_owned(),
             "server.retry_most=\"50ms\"".to_owned(),
             "server.retry_refused=\"50ms\"".to_owned(),
             "samples.pace=round".to_owned(),
         ];
+        let changes: Vec<String> = changes.into_iter().chain(identity).collect();
         let settings = Settings::read(&Layer::sets(&changes).unwrap()).unwrap();
         let node = u64::from(name.as_bytes()[0]);
         let is_over = Arc::clone(&self.is_over);
         let parts = Parts {
-            dial: client::tcp(&settings.server.address, true),
+            dial: client::tcp(&settings.server.address, self.authority.is_none()),
             security: settings.security().unwrap(),
             input: Box::new(move |_| {
                 Input::reading(Samples { node, time: 0, rest: vec![], is_over })
@@ -144,11 +180,11 @@ impl Fleet {
         self.act(action).await.unwrap_err().to_string()
     }
 
-    fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         self.server.source().status()
     }
 
-    async fn node(&self, name: &str) -> Option<NodeStatus> {
+    pub(crate) async fn node(&self, name: &str) -> Option<NodeStatus> {
         let filter = NodeFilter { name: Some(name.to_owned()), state: None };
         let listing = Action::Nodes { filter, sort: NodeSort::Number, most: None };
         let Outcome::Nodes { nodes, .. } = self.done(listing).await else { panic!("no nodes") };
@@ -161,11 +197,22 @@ impl Fleet {
         until("rounds go on", async || self.status().round >= from + rounds).await;
     }
 
-    async fn all_join(&self) {
+    pub(crate) async fn all_join(&self) {
         until("all are there", async || self.status().connected == 3).await;
     }
 
-    async fn end(self) -> TempDir {
+    /// That the copy of a round has the bits of the source at that round.
+    fn assert_same(&self, copy: &Path, round: u64) -> Saved {
+        let saved = View::open(copy).unwrap().load().unwrap().unwrap();
+        assert_eq!(saved.round, round);
+        assert_eq!(
+            View::open(&self.store()).unwrap().snapshot(round).unwrap().as_ref(),
+            Some(&saved)
+        );
+        saved
+    }
+
+    pub(crate) async fn end(self) -> TempDir {
         self.is_over.store(true, Relaxed);
         self.server.stop().await.unwrap();
         self.folder
@@ -192,11 +239,8 @@ async fn a_run_is_set_back_and_its_nodes_follow() {
             panic!("no copy")
         };
         fleet.go_on(20).await;
-        let store = fleet.folder.path().join("run.db");
-        // The same bits as the source at that round.
-        let saved = View::open(&copy).unwrap().load().unwrap().unwrap();
-        assert_eq!(saved.round, round);
-        assert_eq!(View::open(&store).unwrap().snapshot(round).unwrap(), Some(saved));
+        let store = fleet.store();
+        let saved = fleet.assert_same(&copy, round);
         let back = round - 30;
         let before = fleet.status();
         let outcome = fleet.done(Action::Rollback { to: Target::Round(back) }).await;
@@ -212,19 +256,98 @@ async fn a_run_is_set_back_and_its_nodes_follow() {
         let far = fleet.refused(Action::Rollback { to: Target::Round(1 << 40) }).await;
         assert!(far.contains("no snapshot of round"), "{far}");
         let (method, folder) = (fleet.method.clone(), fleet.end().await);
-        let history = View::open(&store).unwrap().history(usize::MAX).unwrap();
-        let rounds: Vec<u64> = history.iter().map(|record| record.round).collect();
-        assert_eq!(rounds, (1..=rounds.len() as u64).collect::<Vec<_>>(), "no round is lost");
-        // The copy is put back, and a server goes on from it.
-        let saved = View::open(&copy).unwrap().load().unwrap();
-        let restored = restore(&copy, &store, "alice", &[]).unwrap();
-        assert_eq!(restored.round, Some(round));
-        assert_eq!(View::open(&store).unwrap().load().unwrap(), saved);
-        let server = start(&store, &method).await;
-        assert_eq!(server.source().status().round, round);
-        server.stop().await.unwrap();
+        assert_no_round_is_lost(&store);
+        assert_is_put_back(&copy, &store, &saved, &method).await;
         drop(folder);
     }
+}
+
+fn assert_no_round_is_lost(store: &Path) {
+    let history = View::open(store).unwrap().history(usize::MAX).unwrap();
+    let rounds: Vec<u64> = history.iter().map(|record| record.round).collect();
+    assert_eq!(rounds, (1..=rounds.len() as u64).collect::<Vec<_>>());
+}
+
+/// That a copy can be put back, and a server goes on from it.
+async fn assert_is_put_back(copy: &Path, store: &Path, saved: &Saved, method: &str) {
+    let restored = restore(copy, store, "alice", &[]).unwrap();
+    assert_eq!(restored.round, Some(saved.round));
+    assert_eq!(View::open(store).unwrap().load().unwrap().as_ref(), Some(saved));
+    let server = start(store, method).await;
+    assert_eq!(server.source().status().round, saved.round);
+    server.stop().await.unwrap();
+}
+
+/// An operator with a connection gives commands without a pause while rounds run.
+async fn command_under_load(mut alice: Client, fleet: Fleet, via: &str) {
+    async fn done(alice: &mut Client, action: Action) -> Outcome {
+        alice.operate(&action).await.unwrap()
+    }
+    fleet.all_join().await;
+    let set = |value: Option<&str>| Action::Set {
+        key: "rounds.quorum".to_owned(),
+        value: value.map(str::to_owned),
+    };
+    let listing =
+        Action::Nodes { filter: NodeFilter::default(), sort: NodeSort::Number, most: None };
+    let (mut counts, mut copies) = (vec![0; NAMES.len()], vec![]);
+    for turn in 0..8 {
+        fleet.go_on(3).await;
+        done(&mut alice, set(Some("2"))).await;
+        done(&mut alice, Action::Quarantine { node: named("b"), reason: String::new() }).await;
+        let path = format!("copy-{turn}.db").into();
+        let outcome = done(&mut alice, Action::Backup { path }).await;
+        let Outcome::BackedUp { path, round, .. } = outcome else { panic!("{outcome:?}") };
+        copies.push((fleet.assert_same(&path, round), path));
+        done(&mut alice, Action::Release { node: named("b") }).await;
+        done(&mut alice, Action::Kick { node: named("c") }).await;
+        done(&mut alice, set(None)).await;
+        // All come back: rounds wait for three.
+        fleet.go_on(3).await;
+        fleet.all_join().await;
+        let outcome = done(&mut alice, listing.clone()).await;
+        let Outcome::Nodes { nodes, .. } = outcome else { panic!("{outcome:?}") };
+        let now: Vec<u64> = nodes.iter().map(|node| node.uploads).collect();
+        assert!(counts.iter().zip(&now).all(|(before, now)| before <= now), "{counts:?} {now:?}");
+        assert!(nodes.iter().all(|node| node.refused == 0), "{nodes:?}");
+        counts = now;
+    }
+    let outcome = done(&mut alice, Action::Audit { from: None, most: None }).await;
+    let Outcome::Audit { entries, .. } = outcome else { panic!("{outcome:?}") };
+    let told = entries.iter().filter(|entry| entry.actor.ends_with(via)).count();
+    assert_eq!(told, 8 * 6, "{entries:?}");
+    // What was taken from each node is in the rounds that have closed, or in the open one.
+    done(&mut alice, Action::Pause {}).await;
+    let is_all_there = async || {
+        let status = fleet.status();
+        let taken: u64 = status.nodes.iter().map(|node| node.uploads).sum();
+        let rounds = View::open(&fleet.store()).unwrap().history(usize::MAX).unwrap();
+        let closed: u64 = rounds.iter().map(|record| record.uploads).sum();
+        status.uploads == 3 && taken == closed + 3
+    };
+    until("all uploads are there", is_all_there).await;
+    let (store, method, folder) = (fleet.store(), fleet.method.clone(), fleet.end().await);
+    assert_no_round_is_lost(&store);
+    for (saved, copy) in copies {
+        assert_is_put_back(&copy, &store, &saved, &method).await;
+    }
+    drop(folder);
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_over_the_socket_lose_no_round() {
+    let fleet = Fleet::new("mk").await;
+    let alice = Client::local(&fleet.store()).await.unwrap();
+    command_under_load(alice, fleet, "(socket)").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_from_elsewhere_lose_no_round() {
+    let fleet = Fleet::certified("mk").await;
+    let file = fleet.authority.as_ref().unwrap().file_of(Role::Operator, "alice");
+    let alice = Client::remote(&fleet.server.address().to_string(), &file).await.unwrap();
+    command_under_load(alice, fleet, "alice (certificate)").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -34,8 +34,8 @@ use crate::errors;
 /// label. ``compression``, ``every``, ``part`` none, f16, q8 or q4; a node answers only after this
 /// number of samples; one in this number of numbers travels at a time.
 /// ``personal`` Whether each node has a layer of its own; None is what the method prefers: with gr
-/// and tr it has, unless the loss is logistic. ``aggregation`` mean, median or
-/// trimmed-mean:SHARE. ``seed`` Where everything random begins.
+/// and tr it has, unless the loss is logistic. ``aggregation`` mean, screened (gr, tr),
+/// median or trimmed-mean:SHARE. ``seed`` Where everything random begins.
 ///
 /// None is the default everywhere. ``to_json`` has all that was made of it.
 ///

@@ -11,11 +11,13 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::message::check_numbers;
 
+pub(crate) mod comparison;
 mod gathering;
 mod partial;
 mod participants;
 mod sum;
 
+pub use comparison::{Compared, Difference, Limits, Measure, Statistic};
 pub use gathering::Gathering;
 pub use partial::PartialSum;
 pub use participants::Participants;
@@ -24,11 +26,12 @@ pub use sum::ExactSum;
 /// What becomes of the numbers that nodes upload in a round, coordinate by coordinate. Votes are
 /// counted, whatever is chosen.
 ///
-/// A mean goes wherever a single upload wants it. The other two leave out what is farthest out at
-/// either end, however far that is, so that their result lies between numbers of good nodes as long
-/// as no more are bad than they leave out at one end. They cost accuracy: nodes whose data differ
-/// are left out too where they differ. [`crate::method::MethodInfo::supports`] says which methods
-/// can do with them.
+/// A mean goes wherever a single upload wants it. Trimmed means and medians leave out what is
+/// farthest out at either end, however far that is, so that their result lies between numbers of
+/// good nodes as long as no more are bad than they leave out at one end. They cost accuracy: nodes
+/// whose data differ are left out too where they differ. A screened mean leaves out whole nodes,
+/// and only those whose uploads look wrong. [`crate::method::MethodInfo::supports`] says which
+/// methods can do with which.
 ///
 /// Between numbers of good nodes is not yet near their mean. Bad nodes that agree move a centre by
 /// up to the spread of the good ones in each round, the farther the more they are: a quarter of the
@@ -60,14 +63,23 @@ pub enum Aggregation {
     },
     /// The number in the middle, or the mean of both that are.
     Median,
+    /// The mean over nodes whose uploads don't look wrong: the server compares each upload with
+    /// those of the other nodes, and leaves out nodes that differ by more than honest ones do. At
+    /// most half of the nodes are left out. See [`crate::Server::suspects`].
+    Screened,
 }
 
 impl Aggregation {
+    /// Whether uploads can be added up as they come.
+    pub(crate) fn is_mean(self) -> bool {
+        matches!(self, Self::Mean | Self::Screened)
+    }
+
     /// How many of this many numbers are left out at either end, so that at least one stays.
     fn cut(self, count: usize) -> usize {
         let most = count.saturating_sub(1) / 2;
         match self {
-            Self::Mean => 0,
+            Self::Mean | Self::Screened => 0,
             // A third of three is one, also where a third is a little less than that.
             Self::TrimmedMean { share } => most.min((share * count as f64 + 1e-9) as usize),
             Self::Median => most,
@@ -94,7 +106,9 @@ impl Aggregation {
 
 /// A name that no aggregation has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is none of mean, median and trimmed-mean:SHARE, such as trimmed-mean:0.2")]
+#[error(
+    "{text:?} is none of mean, median, screened and trimmed-mean:SHARE, such as trimmed-mean:0.2"
+)]
 pub struct NotAnAggregation {
     text: String,
 }
@@ -108,6 +122,7 @@ impl FromStr for Aggregation {
         match text.split_once(':') {
             None if text == "mean" => Ok(Self::Mean),
             None if text == "median" => Ok(Self::Median),
+            None if text == "screened" => Ok(Self::Screened),
             Some(("trimmed-mean", share)) => {
                 share.parse().map(|share| Self::TrimmedMean { share }).map_err(|_| unknown())
             }
@@ -122,6 +137,7 @@ impl fmt::Display for Aggregation {
             Self::Mean => f.write_str("mean"),
             Self::TrimmedMean { share } => write!(f, "trimmed-mean:{share}"),
             Self::Median => f.write_str("median"),
+            Self::Screened => f.write_str("screened"),
         }
     }
 }
@@ -233,6 +249,7 @@ mod tests {
         for (aggregation, written) in [
             (Aggregation::Mean, r#""mean""#),
             (Aggregation::Median, r#""median""#),
+            (Aggregation::Screened, r#""screened""#),
             (Aggregation::TrimmedMean { share: 0.25 }, r#"{"trimmed-mean":{"share":0.25}}"#),
         ] {
             assert_eq!(serde_json::to_string(&aggregation).unwrap(), written);

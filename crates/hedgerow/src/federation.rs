@@ -231,7 +231,7 @@ impl Federation {
             observations.numbers.len() >= samples * observations.width,
             "observations of {samples} predictions"
         );
-        if !can_be_divided(rounds, self.nodes.len(), self.width) {
+        if self.server.is_screening() || !can_be_divided(rounds, self.nodes.len(), self.width) {
             let mut observations = observations.each();
             return self.run_in_order(rounds, &mut |prediction| {
                 if let Some(observation) = observations.next() {

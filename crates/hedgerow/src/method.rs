@@ -12,7 +12,7 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::aggregation::PartialSum;
+use crate::aggregation::{Compared, PartialSum};
 use crate::codec::Section;
 use crate::features::Features;
 use crate::limits::MAX_LABEL;
@@ -164,6 +164,13 @@ pub trait ServerMethod: Send + Sync {
     /// Takes over the broadcast of another server of the same setup, for relays: it knows what
     /// uploads of that round look like, but can't close it.
     fn follow(&mut self, broadcast: &Broadcast) -> Result<(), Rejected>;
+    /// What to compare between the uploads of the open round, for
+    /// [`crate::aggregation::Aggregation::Screened`].
+    fn compared(&self) -> Vec<Compared> {
+        Vec::new()
+    }
+    /// From the open round on, uploads of other nodes count than before.
+    fn members_changed(&mut self) {}
     /// Uploads that the open round has so far, for those who wait for a quorum.
     fn uploads(&self) -> usize;
     /// Closes the round with whoever came. If nobody did, nothing changes and the round stays open.

@@ -3,13 +3,14 @@
 
 mod codec;
 mod masked;
+mod screening;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::aggregation::PartialSum;
+use crate::aggregation::{Aggregation, PartialSum};
 use crate::codec::Reference;
 use crate::importance::{ImportanceSum, SharedImportance};
 use crate::masking::MaskedSum;
@@ -24,6 +25,8 @@ use crate::state::{BadState, StateKind};
 
 pub(crate) use codec::Down;
 pub use codec::UploadReader;
+use screening::Screening;
+pub use screening::Suspect;
 
 const KIND: StateKind = StateKind::new("server-heads");
 
@@ -40,6 +43,8 @@ pub struct Server {
     uploads: Vec<Upload>,
     /// If the plan asks for it.
     importance: Option<Box<SharedImportance>>,
+    /// If the plan asks for it.
+    screening: Option<Box<Screening>>,
     /// What came in the open round, if uploads are masked.
     masked: Option<Box<MaskedSum>>,
 }
@@ -67,7 +72,9 @@ impl Plan {
         let heads: Vec<_> = (0..self.outputs()).map(|_| self.server_method()).collect();
         let mut down = Down::new(self);
         down.learn_broadcast(&heads);
+        let is_screened = self.config().aggregation == Aggregation::Screened;
         let mut server = Server {
+            screening: is_screened.then(|| Box::new(Screening::new(&heads))),
             plan: self.clone(),
             heads,
             scaling: self.server_scaling(),
@@ -96,7 +103,23 @@ impl Server {
 
     /// Uploads that the open round has so far, for drivers that wait for a quorum.
     pub fn uploads(&self) -> usize {
-        self.masked().map_or(self.heads[0].uploads(), MaskedSum::uploads)
+        self.masked().map_or_else(|| self.readable_uploads(), MaskedSum::uploads)
+    }
+
+    /// Uploads that the round would close with now: masked ones have to be opened before.
+    fn readable_uploads(&self) -> usize {
+        let held = self.screening.as_ref().map_or(0, |screening| screening.uploads());
+        held + self.heads[0].uploads()
+    }
+
+    /// Whether uploads are compared before they count, so that they can't be added up on the way.
+    pub fn is_screening(&self) -> bool {
+        self.screening.is_some()
+    }
+
+    /// Nodes whose uploads look wrong, by number; see [`Aggregation::Screened`].
+    pub fn suspects(&self) -> impl Iterator<Item = (NodeId, &Suspect)> {
+        self.screening.iter().flat_map(|screening| screening.suspects())
     }
 
     /// For each output, the round in which the history that nodes go by begins. One that changes
@@ -173,6 +196,7 @@ impl Server {
     /// next scale is made without it. For nodes that are banned or whose certificates are revoked.
     /// If a node reports again, it counts again. The scale changes when a round closes next.
     pub fn forget_node(&mut self, node: NodeId) -> bool {
+        self.screening.iter_mut().for_each(|screening| screening.forget(node));
         self.scaling.as_mut().is_some_and(|scaling| scaling.forget_node(node))
     }
 
@@ -241,7 +265,8 @@ impl Server {
     }
 
     /// Takes the uploads of a node with what it tells of the importance of columns, or refuses both
-    /// and stays as it was.
+    /// and stays as it was. With [`Aggregation::Screened`], numbers that no node can have are
+    /// evidence against the node.
     pub fn accept_with(
         &mut self,
         from: NodeId,
@@ -249,6 +274,9 @@ impl Server {
         importance: &[f32],
     ) -> Result<(), Rejected> {
         self.check_importance(importance)?;
+        if self.is_screening() {
+            return self.hold(from, uploads, importance);
+        }
         self.accept_uploads(from, uploads)?;
         self.importance.iter_mut().for_each(|shared| shared.open.add(importance));
         Ok(())
@@ -270,8 +298,26 @@ impl Server {
         Some(sum)
     }
 
+    /// Keeps uploads until the round closes and they can be compared.
+    fn hold(
+        &mut self,
+        from: NodeId,
+        uploads: &[Upload],
+        importance: &[f32],
+    ) -> Result<(), Rejected> {
+        if self.is_unscaled() {
+            return Err(Rejected::Unscaled);
+        }
+        check_outputs(self.heads.len(), uploads.len())?;
+        let Some(screening) = &mut self.screening else { return Err(Rejected::NotExpected) };
+        screening.hold(&self.heads, from, uploads, importance)
+    }
+
     /// Takes the uploads of a node, one for each output, or refuses them and stays as it was.
     pub fn accept_uploads(&mut self, from: NodeId, uploads: &[Upload]) -> Result<(), Rejected> {
+        if self.is_screening() {
+            return self.hold(from, uploads, &[]);
+        }
         if self.is_unscaled() {
             return Err(Rejected::Unscaled);
         }
@@ -317,8 +363,11 @@ impl Server {
     }
 
     /// Takes all uploads of a part at once, or refuses it and stays as it was. The result has the
-    /// bits of the uploads one by one.
+    /// bits of the uploads one by one. A server that compares uploads refuses all parts.
     pub fn merge(&mut self, parts: &[PartialSum]) -> Result<(), Rejected> {
+        if self.is_screening() {
+            return Err(Rejected::NotExpected);
+        }
         self.check_parts(parts)?;
         self.heads.iter_mut().zip(parts).try_for_each(|(head, part)| head.merge(part))
     }
@@ -376,9 +425,13 @@ impl Server {
     /// Closes the round with the accepted uploads: first the models, then reports become a scale,
     /// and the models are rescaled.
     pub fn close_round(&mut self) -> Closed {
-        let has_uploads = self.heads[0].uploads() > 0;
+        let has_uploads = self.readable_uploads() > 0;
         if has_uploads {
             let round = self.round();
+            if let Some(screening) = &mut self.screening {
+                let importance = self.importance.as_mut().map(|shared| &mut shared.open);
+                screening.close(&mut self.heads, importance);
+            }
             self.importance.iter_mut().for_each(|shared| shared.close_round(round));
             self.heads.iter_mut().for_each(|head| _ = head.close_round());
             self.down.send(&mut self.heads);
@@ -415,6 +468,7 @@ impl Server {
         for (head, rescaling) in self.heads.iter_mut().zip(rescalings) {
             rescaling.iter().for_each(|rescaling| head.rescale(rescaling));
         }
+        self.screening.iter_mut().for_each(|screening| screening.rescaled(rescalings));
         if let (Some(shared), Some(Some(first))) = (&mut self.importance, rescalings.first()) {
             shared.rescale(first);
         }
@@ -470,10 +524,13 @@ impl Server {
     /// of the open round are not part of it.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
-        let heads = KIND.save_each(self.heads.iter().map(|head| head.save()));
-        match &self.importance {
-            Some(shared) => shared.save_with(heads),
-            None => heads,
+        let mut saved = KIND.save_each(self.heads.iter().map(|head| head.save()));
+        if let Some(shared) = &self.importance {
+            saved = shared.save_with(saved);
+        }
+        match &self.screening {
+            Some(screening) => screening.save_with(saved),
+            None => saved,
         }
     }
 
@@ -486,11 +543,14 @@ impl Server {
     /// Continues from the states of [`Server::save`] and [`Server::save_scaling`] of the same plan.
     pub fn restore(plan: &Plan, saved: &[u8], scaling: Option<&[u8]>) -> Result<Self, BadState> {
         let mut server = plan.server();
-        let heads = match &mut server.importance {
-            Some(shared) => &shared.restore_with(saved)?,
-            None => saved,
-        };
-        let saved = KIND.restore_each(heads, plan.outputs())?;
+        let mut saved = saved.to_vec();
+        if let Some(screening) = &mut server.screening {
+            saved = screening.restore_with(&saved)?;
+        }
+        if let Some(shared) = &mut server.importance {
+            saved = shared.restore_with(&saved)?;
+        }
+        let saved = KIND.restore_each(&saved, plan.outputs())?;
         let mut heads = server.heads.iter_mut().zip(&saved);
         heads.try_for_each(|(head, saved)| head.restore(saved))?;
         match (&mut server.scaling, scaling) {

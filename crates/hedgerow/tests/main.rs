@@ -31,5 +31,6 @@ mod rescaling;
 mod robust;
 mod saved_sizes;
 mod scaling;
+mod screening;
 mod tr;
 mod wrong_units;

@@ -120,3 +120,24 @@ fn later_versions_and_other_kinds_are_refused() {
     let error = encoder.restore(&fixture("personal")).unwrap_err().to_string();
     assert!(error.contains("\"encoder\"") && error.contains("\"personal\""), "{error}");
 }
+
+#[test]
+fn a_server_of_tr_that_has_errors_over_all_rounds_goes_on() {
+    let plan = plan("tr".parse().unwrap());
+    let (mut node, mut server) = (plan.node_method(0), plan.server_method());
+    let mut upload = Upload::default();
+    for time in 0..9 {
+        let (z, y) = sample(plan.width(), time);
+        node.learn(Features::checked(&z).unwrap(), y).unwrap();
+        assert!(node.upload(&mut upload));
+        server.accept(0, &upload).unwrap();
+        node.adopt(server.close_round()).unwrap();
+    }
+    // Version 5 lacked the last number, which is zero here.
+    let saved = server.save();
+    assert_eq!((saved[0], saved.last()), (6, Some(&0)));
+    let older = [&[5], &saved[1..saved.len() - 1]].concat();
+    let mut restored = plan.server_method();
+    restored.restore(&older).unwrap();
+    assert_eq!(restored.save(), saved);
+}

@@ -48,7 +48,8 @@ impl Day {
         let ports = [(); 2]
             .map(|()| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
         let text = format!(
-            "[learning]\nmethod = \"gr\"\ninputs = 2\nnodes = 20\nbudget = 100\n\n\
+            "[learning]\nmethod = \"gr\"\ninputs = 2\nnodes = 20\nbudget = 100\n\
+             aggregation = \"screened\"\n\n\
              [rounds]\nquorum = \"all\"\ndeadline = \"300ms\"\nsilent_after = 2\n\n\
              [listen]\naddress = \"127.0.0.1:{}\"\ndashboard = \"127.0.0.1:{}\"\n\
              identity = {pki:?}\n\n\
@@ -290,8 +291,10 @@ fn a_bad_day_ends_like_a_quiet_one() {
     day.start_server();
     assert_eq!([day.state(WRONG_UNIT), day.state(REVOKED)], ["banned", "revoked"]);
     day.pass();
+    // Its uploads differ from those of the others.
+    day.wait_until("the liar to be left out", |day| day.state(LIAR) == "suspect");
     day.admin(&["ban", LIAR, "--reason", "its labels are wrong"]);
-    assert_eq!(day.events("node-banned"), 1);
+    assert_eq!([day.events("node-banned"), day.events("node-cleared")], [1, 0]);
     day.signal(SILENT, "-CONT");
     day.pass();
     day.wait_until("it speaks again", |day| day.state(SILENT) == "connected");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
@@ -116,6 +116,8 @@ pub struct Client {
     warned: Option<String>,
     /// Serial number of the certificate of the latest connection.
     serial: Vec<u8>,
+    /// Told when the file of the certificate may have been replaced.
+    replaced: Arc<Notify>,
 }
 
 /// Connects over TCP to the first of a host's addresses that answers; `address` is HOST:PORT.
@@ -175,6 +177,7 @@ impl Client {
             backoff,
             warned: None,
             serial: Vec::new(),
+            replaced: Arc::default(),
         }
     }
 
@@ -193,6 +196,8 @@ impl Client {
                 let again_in = if trouble.is_lasting() && !self.has_new_certificate() {
                     // Not all at the same moment.
                     self.settings.retry_refused.0.mul_f64(0.5 + 0.5 * share())
+                } else if trouble == ConnectError::NewCertificate {
+                    Duration::ZERO
                 } else {
                     self.backoff.wait(share())
                 };
@@ -208,21 +213,22 @@ impl Client {
         (heard, task)
     }
 
-    /// What renews the certificate of this node, if it has one and should.
+    /// What looks after the certificate of this node, if it has one.
     fn renewal(&self) -> Option<Renewal> {
         let Security::Tls { identity, server } = &self.security else { return None };
         let settings = &self.settings;
         // A node that connects only once is not there for long.
-        (settings.renew && !settings.once && identity.peer().role == Role::Node).then(|| Renewal {
+        (!settings.once && identity.peer().role == Role::Node).then(|| Renewal {
             dial: Arc::clone(&self.dial),
             identity: (**identity).clone(),
             server: server.clone(),
             settings: settings.clone(),
+            replaced: Arc::clone(&self.replaced),
         })
     }
 
-    /// Whether the node has another certificate than that which the server refused: it may have
-    /// ended during the stream, after it was renewed.
+    /// Whether the node has another certificate than that of the latest connection. If the server
+    /// refused that one, it may have ended during the stream, after it was renewed.
     fn has_new_certificate(&mut self) -> bool {
         let Security::Tls { identity, .. } = &mut self.security else { return false };
         // What is wrong with the file is logged at the next connection.
@@ -256,10 +262,18 @@ impl Client {
             _ = (&mut silent).await;
             sleep(END_TIMEOUT).await;
         });
+        let replaced = Arc::clone(&self.replaced);
         let trouble = loop {
             let received = tokio::select! {
                 received = stream.next() => received,
                 () = &mut end => break ConnectError::Ended,
+                // What was not acknowledged is sent again on the next stream.
+                () = replaced.notified() => {
+                    if self.has_new_certificate() {
+                        break ConnectError::NewCertificate;
+                    }
+                    continue;
+                }
             };
             match received {
                 Ok(received) => {

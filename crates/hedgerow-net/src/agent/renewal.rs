@@ -1,9 +1,12 @@
 //! [`Renewal`]: the task that renews the node's certificate in time. It has connections of its own,
-//! so the stream goes on; the client reads the new file at its next connection.
+//! so the stream goes on; the client reads the new file at its next connection. If somebody else
+//! has replaced the file, the client is told, and connects again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
@@ -21,6 +24,8 @@ pub(super) struct Renewal {
     pub(super) identity: NodeIdentity,
     pub(super) server: ServerName<'static>,
     pub(super) settings: config::Server,
+    /// Told when somebody else has replaced the file.
+    pub(super) replaced: Arc<Notify>,
 }
 
 impl Renewal {
@@ -30,7 +35,7 @@ impl Renewal {
         // A fleet that starts at once doesn't ask at once.
         let mut usual = self.settings.renew_every.0.mul_f64(share());
         loop {
-            let is_due = self.identity.is_due();
+            let is_due = self.settings.renew && self.identity.is_due();
             tries = if is_due { tries } else { 0 };
             let most = self.settings.renew_every.0.min(self.identity.time_left() / 10);
             sleep(if is_due { usual.min(retry_after(tries, most)) } else { usual }).await;
@@ -61,7 +66,12 @@ impl Renewal {
     /// Asks once. Returns whether there is a new certificate.
     async fn attempt(&mut self) -> Result<bool, EnrolError> {
         // Somebody may have put a new file there.
-        self.identity.reopen_if_changed()?;
+        if self.identity.reopen_if_changed()? {
+            self.replaced.notify_one();
+        }
+        if !self.settings.renew {
+            return Ok(false);
+        }
         let patience = self.settings.connect_timeout.0;
         let asking = renew(&self.dial, &self.identity, self.server.clone());
         let silent = |_| super::client::ConnectError::Silent(patience);

@@ -113,20 +113,21 @@ impl Coordinator {
 
     /// The work of the round is done. Returns what is to be committed.
     pub fn closed(&mut self, closed: Closed) -> &Arc<Commit> {
-        let Closed { server, commit, opening, is_news, forgets } = closed;
+        let Closed { mut server, commit, opening, is_news, forgets } = closed;
         if forgets {
             self.events.note(Event::Forget { round: opening.round });
         }
         if opening.scale_version != self.opening.scale_version {
             self.note_scale(&server);
         }
+        for node in std::mem::take(&mut self.waiting_forgets) {
+            self.has_scaling_news |= server.forget_node(node);
+        }
+        self.note_suspects(&server);
         (self.round, self.is_unscaled) = (server.round(), server.is_unscaled());
         self.server = Some(server);
         if is_news {
             self.ask(&opening);
-        }
-        for node in std::mem::take(&mut self.waiting_forgets) {
-            self.drop_summary(node);
         }
         for WaitingMessage { node, message, came_at } in std::mem::take(&mut self.waiting_reports) {
             if let Err(reason) = self.take_report(node, message, came_at) {

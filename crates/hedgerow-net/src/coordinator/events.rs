@@ -90,6 +90,9 @@ events! {
     /// Uploads of a node are left out by the aggregation.
     NodeExcluded = "node-excluded", Warning, { node: String, number: NodeId, reason: String },
         "uploads of node {node:?} are left out: {reason}";
+    /// Uploads of a node look right again.
+    NodeCleared = "node-cleared", Info, { node: String, number: NodeId },
+        "uploads of node {node:?} look right again";
     /// All nodes are told to forget the past.
     Forget = "forget", Warning, { round: u64 },
         "the data has changed: nodes are told in round {round} to forget what came before";

@@ -21,6 +21,8 @@ pub struct Newcomer<'a> {
     pub sender: Sender,
     /// Its name.
     pub name: &'a str,
+    /// Serial number of its certificate; none in plain text.
+    pub certificate: Option<&'a [u8]>,
     /// Its program and version.
     pub software: &'a str,
     /// The address that it connects from.

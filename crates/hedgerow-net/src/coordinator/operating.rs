@@ -126,6 +126,7 @@ impl Coordinator {
     /// Drops what a node has told of its columns, so that the scale goes without it.
     pub(super) fn drop_summary(&mut self, number: NodeId) {
         self.waiting_reports.retain(|waiting| waiting.node() != number);
+        self.suspects.remove(&number);
         match &mut self.server {
             Some(server) => self.has_scaling_news |= server.forget_node(number),
             None => self.waiting_forgets.push(number),
@@ -161,6 +162,7 @@ impl Coordinator {
         let last = history.len().saturating_sub(super::WINDOW_ROUNDS);
         history[last..].iter().for_each(|record| self.window.push(record.clone()));
         (self.round, self.is_unscaled) = (round, server.is_unscaled());
+        self.suspects = super::suspicion::suspects(&server);
         (self.server, self.totals) = (Some(server), totals);
         self.waiting_reports.clear();
         self.waiting_uploads.clear();

@@ -93,6 +93,8 @@ pub struct NodeRecord {
     pub bytes_up: u64,
     /// Bytes that were sent to it.
     pub bytes_down: u64,
+    /// Serial number of the certificate that it joined with last; empty if it never had one.
+    pub certificate: Vec<u8>,
 }
 
 /// A stored state that a run can be set back to.

@@ -13,6 +13,7 @@ use super::*;
 mod chance;
 mod messages;
 mod silence;
+mod suspicion;
 
 const NODES: usize = 4;
 /// Numbers of a model.
@@ -73,8 +74,10 @@ impl TestCoordinator {
     /// Joins on a stream.
     fn join_on(&mut self, node: NodeId, stream: u64) -> (Ledger, Option<u64>) {
         let (name, sender) = (format!("n{node}"), Sender { node, stream });
-        self.coordinator
-            .join(Newcomer { sender, name: &name, software: "test", address: "here" }, 1)
+        self.coordinator.join(
+            Newcomer { sender, name: &name, certificate: None, software: "test", address: "here" },
+            1,
+        )
     }
 
     fn join(&mut self, nodes: impl IntoIterator<Item = NodeId>) {

@@ -62,7 +62,7 @@ impl CertificateWatch {
             Ok(is_new) => {
                 if is_new {
                     tracing::info!("certificate or list of revoked ones read again");
-                    hub.expel(|peer| identity.is_revoked(peer));
+                    hub.expel(|serial| identity.is_revoked(serial));
                 }
                 if self.trouble.take().is_some() {
                     hub.note(Event::ListFresh { number: identity.list_numbers().numbers() });

@@ -130,7 +130,7 @@ impl<E: Failure> Conversation<E> {
             let Hello { name, software, .. } = self.session.greet(first)?;
             let address = self.peer.address.to_string();
             let close_signal = Arc::clone(&self.peer.close_signal);
-            let certificate = self.peer.peer.clone();
+            let certificate = self.peer.peer.as_ref().map(|peer| &peer.serial[..]);
             let (member, welcome) =
                 self.hub.join(&name, certificate, &software, &address, close_signal).await?;
             self.peer.joined();

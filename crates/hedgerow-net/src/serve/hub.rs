@@ -25,7 +25,6 @@ use crate::coordinator::{
     Verdict, WireBytes,
 };
 use crate::operations::Actor;
-use crate::pki::identity::Peer;
 use crate::session::{CloseReason, VERSION, Welcome};
 use crate::storage::writer::Writer;
 use crate::storage::{Storage, StoreError};
@@ -110,7 +109,7 @@ struct Inner {
     failure: Option<CommitFailure>,
     numbers: HashMap<String, NodeId>,
     /// Open streams, by number of their node.
-    sessions: HashMap<NodeId, (Arc<CloseSignal>, Option<Peer>)>,
+    sessions: HashMap<NodeId, Arc<CloseSignal>>,
     streams: u64,
     history: HistoryCache,
     /// Closed rounds at a time, once a second, the oldest first.
@@ -123,8 +122,6 @@ struct Inner {
     epoch: u64,
     /// Whether the run is being set back: no round closes meanwhile.
     is_going_back: bool,
-    /// The certificates with which nodes joined last.
-    peers: HashMap<NodeId, Peer>,
 }
 
 impl Hub {
@@ -174,7 +171,6 @@ impl Hub {
                 settings,
                 epoch: decisions.epoch,
                 is_going_back: false,
-                peers: HashMap::new(),
             }),
         }))
     }
@@ -204,11 +200,12 @@ impl Hub {
         self.openings.subscribe()
     }
 
-    /// Admits a node that has proved to be `name`. Its earlier stream is ended.
+    /// Admits a node that has proved to be `name`, by the certificate with this serial number if
+    /// there is TLS. Its earlier stream is ended.
     pub async fn join(
         &self,
         name: &str,
-        peer: Option<Peer>,
+        certificate: Option<&[u8]>,
         software: &str,
         address: &str,
         close_signal: Arc<CloseSignal>,
@@ -233,11 +230,10 @@ impl Hub {
         }
         inner.streams += 1;
         let sender = Sender { node, stream: inner.streams };
-        let (ledger, replaced) =
-            inner.coordinator.join(Newcomer { sender, name, software, address }, unix_ms());
-        inner.peers.extend(peer.clone().map(|peer| (node, peer)));
-        let before = inner.sessions.insert(node, (Arc::clone(&close_signal), peer));
-        if let (Some(_), Some((before, _))) = (replaced, before)
+        let newcomer = Newcomer { sender, name, certificate, software, address };
+        let (ledger, replaced) = inner.coordinator.join(newcomer, unix_ms());
+        let before = inner.sessions.insert(node, Arc::clone(&close_signal));
+        if let (Some(_), Some(before)) = (replaced, before)
             && !Arc::ptr_eq(&before, &close_signal)
         {
             before.give(CloseReason::Replaced);
@@ -320,13 +316,18 @@ impl Hub {
         self.save_nodes(inner);
     }
 
-    /// Ends the streams of nodes whose certificate was revoked.
-    pub fn expel(&self, is_revoked: impl Fn(&Peer) -> bool) {
+    /// Ends the streams of nodes whose certificate was revoked, by its serial number.
+    pub fn expel(&self, is_revoked: impl Fn(&[u8]) -> bool) {
         let mut guard = self.lock();
-        let Inner { sessions, peers, coordinator, writer, .. } = &mut *guard;
-        for (&number, _) in peers.iter().filter(|(_, peer)| is_revoked(peer)) {
-            let node = coordinator.members()[number as usize].record.name.clone();
-            if let Some((close_signal, _)) = sessions.get(&number) {
+        let Inner { sessions, coordinator, writer, .. } = &mut *guard;
+        let records = coordinator.members().iter().map(|member| &member.record);
+        let revoked = records.filter(|record| {
+            let serial = &record.certificate;
+            !serial.is_empty() && is_revoked(serial)
+        });
+        let revoked: Vec<_> = revoked.map(|record| (record.number, record.name.clone())).collect();
+        for (number, node) in revoked {
+            if let Some(close_signal) = sessions.get(&number) {
                 close_signal.give(CloseReason::Revoked);
             }
             if coordinator

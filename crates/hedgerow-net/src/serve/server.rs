@@ -207,6 +207,10 @@ impl Server {
         crate::log::set_level(live.log().level);
         let hub = Hub::new(run.clone(), (live, &decisions), coordinator, Box::new(store), past)
             .map_err(ServeError::NoThread)?;
+        if let Some(identity) = &identity {
+            // Certificates may have been revoked while no server ran.
+            hub.expel(|serial| identity.is_revoked(serial));
+        }
         if let Some(reason) = condition.warning() {
             hub.note(Event::StoreSuspect { reason: reason.to_owned() });
         }

@@ -63,6 +63,9 @@ pub enum ConnectError {
         /// The error of the transport.
         detail: String,
     },
+    /// The node ended it, because its certificate was replaced.
+    #[error("the node's certificate was replaced: it connects again with the new one")]
+    NewCertificate,
     /// It was ended.
     #[error("the server ended the stream")]
     Ended,

@@ -79,7 +79,13 @@ impl World {
         let hello = FromNode::Hello(hello(&format!("n{number}"), ""));
         let Hello { name, software, .. } = far.greet(Some(hello)).unwrap();
         let sender = Sender { node: number, stream: u64::from(number) + 1 };
-        let newcomer = Newcomer { sender, name: &name, software: &software, address: "here" };
+        let newcomer = Newcomer {
+            sender,
+            name: &name,
+            certificate: None,
+            software: &software,
+            address: "here",
+        };
         let (ledger, _) = self.coordinator.join(newcomer, 0);
         let learning = plan_to_json(&self.plan);
         let (protocol, newest) = (VERSION, VERSION);

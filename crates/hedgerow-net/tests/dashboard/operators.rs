@@ -1,11 +1,16 @@
 //! An operator in a browser: logs in, has the server do something, logs out.
 
+use hedgerow_net::admin::token::Token;
+use hedgerow_net::operations::{Action, Actor, Outcome};
 use hedgerow_net::serve::metrics::Metrics;
+use hedgerow_net::serve::status::NodeState;
 use serde_json::json;
+use tokio::runtime::Runtime;
 
 use super::browser::Browser;
 use super::invented::Invented;
 use super::{Fake, Served};
+use crate::operations::Fleet;
 
 fn is_visible(id: &str) -> String {
     format!("document.getElementById('{id}').checkVisibility()")
@@ -108,4 +113,54 @@ fn an_operator_logs_in_and_has_the_server_do_something() {
         .filter(|text| !["401", "422"].iter().any(|code| text.contains(code)))
         .collect();
     assert_eq!(unexpected, [""; 0]);
+}
+
+/// The same on a server with nodes that learn.
+#[test]
+fn an_operator_commands_a_running_server() {
+    let Some(mut browser) = Browser::start() else { return };
+    let runtime = Runtime::new().unwrap();
+    let fleet = runtime.block_on(async {
+        let fleet = Fleet::certified("mk").await;
+        fleet.all_join().await;
+        fleet
+    });
+    let node = || runtime.block_on(fleet.node("b")).unwrap();
+    browser.look(1280, 900, "light");
+    browser.open(&format!("http://{}/", fleet.server.dashboard().unwrap()));
+    let token = Token::read(&fleet.store()).unwrap();
+    log_in(&mut browser, &"0".repeat(64));
+    browser.wait("document.getElementById('login-error').textContent !== ''");
+    assert_eq!(browser.eval("document.querySelectorAll('#nodes tbody tr').length"), json!(0));
+    log_in(&mut browser, token.reveal());
+    browser.wait("document.querySelectorAll('#nodes tbody tr').length === 3");
+
+    let row = "[...document.querySelectorAll('#nodes tbody tr')]\
+               .find((row) => row.querySelector('th, td').textContent === 'b')";
+    browser.eval(&format!("{row}.querySelector('td.operate button').click()"));
+    assert_eq!(browser.text("deed-title"), "Node b");
+    choose(&mut browser, "quarantine", "new firmware");
+    do_it(&mut browser);
+    browser.wait("document.getElementById('deed-outcome').textContent.includes('in quarantine')");
+    assert_eq!((node().state, &*node().reason), (NodeState::Quarantined, "new firmware"));
+    browser.wait(&format!(
+        "{row}.querySelector('td.state').textContent === 'quarantined: new firmware'"
+    ));
+    close(&mut browser);
+
+    browser.eval("document.getElementById('operate').click()");
+    choose(&mut browser, "pause", "");
+    do_it(&mut browser);
+    browser.wait(&is_visible("paused"));
+    assert!(fleet.status().paused);
+    close(&mut browser);
+    browser.eval("document.getElementById('log-out').click()");
+    browser.wait("document.getElementById('login')?.open");
+    let audit = Action::Audit { from: None, most: None };
+    let outcome = runtime.block_on(fleet.server.operate(Actor::server(), audit)).unwrap();
+    let Outcome::Audit { entries, .. } = outcome else { panic!("{outcome:?}") };
+    let told = entries.iter().filter(|entry| entry.actor == "127.0.0.1 (dashboard)");
+    let told: Vec<_> = told.map(|entry| (&*entry.action, &*entry.subject)).collect();
+    assert_eq!(told, [("quarantine", "b"), ("pause", "run")]);
+    runtime.block_on(fleet.end());
 }

@@ -1,8 +1,10 @@
 //! The same with a running server: what a node asks for, and what it gets.
 
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration as Span;
 
 use hedgerow_config::Layer;
@@ -15,15 +17,18 @@ use hedgerow_net::agent::output::Output;
 use hedgerow_net::pki::identity::{NodeIdentity, ServerIdentity};
 use hedgerow_net::pki::request::Requested;
 use hedgerow_net::pki::token::{Fingerprint, Token};
-use hedgerow_net::pki::{Authority, TokenState};
+use hedgerow_net::pki::{Authority, Issuing, TokenState};
 use hedgerow_net::serve::config::ServeSettings;
 use hedgerow_net::serve::server::Server;
+use hedgerow_net::storage::View;
 use tempfile::TempDir;
 use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{DAY, authority_of};
 use crate::common::until;
+
+const SAMPLE: &str = "{\"x\": [0.1, 0.2], \"y\": 0.3}\n";
 
 const LIFE: Span = Span::from_secs(3_600);
 
@@ -58,15 +63,16 @@ fn dial(settings: &Settings) -> Dial {
 
 /// A node that learns three samples and leaves, or stays.
 async fn node(settings: Settings, stays: bool) -> Result<(), AgentError> {
-    let text = "{\"x\": [0.1, 0.2], \"y\": 0.3}\n".repeat(3);
+    let text = SAMPLE.repeat(3);
+    let input = if stays { Input::None } else { Input::reading(Cursor::new(text)) };
+    node_with(settings, input).await
+}
+
+async fn node_with(settings: Settings, input: Input) -> Result<(), AgentError> {
     let parts = Parts {
         dial: dial(&settings),
         security: settings.security().unwrap(),
-        input: Box::new(
-            move |_| {
-                if stays { Input::None } else { Input::reading(Cursor::new(text)) }
-            },
-        ),
+        input: Box::new(move |_| input),
         output: Output::none(),
         asked: None,
         methods: &[],
@@ -323,4 +329,56 @@ async fn a_node_learns_a_new_authority_while_it_runs() {
     .await
     .unwrap();
     server.stop().await.unwrap();
+}
+
+/// Samples until they are stopped, and their count.
+#[derive(Clone, Default)]
+struct Endless {
+    rest: Cursor<&'static str>,
+    is_over: Arc<AtomicBool>,
+    count: Arc<AtomicU64>,
+}
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = Read::read(&mut self.rest, buffer)?;
+        if read > 0 || self.is_over.load(Relaxed) {
+            return Ok(read);
+        }
+        self.count.fetch_add(1, Relaxed);
+        self.rest = Cursor::new(SAMPLE);
+        Read::read(&mut self.rest, buffer)
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_replaced_by_hand_is_used_at_once_and_no_sample_is_lost() {
+    for renews in [true, false] {
+        let folder = TempDir::new().unwrap();
+        let authority = authority_of(&folder, OffsetDateTime::now_utc());
+        let file = authority.issue("n1", 90).unwrap();
+        let server = server(folder.path(), authority.folder()).await;
+        let more = format!("server.identity={file:?}");
+        let renew = format!("server.renew={renews}");
+        let settings =
+            settings(folder.path(), &server, &[&more, &renew, "server.renew_every=300ms"]);
+        let samples = Endless::default();
+        let Endless { is_over, count, .. } = samples.clone();
+        let node = tokio::spawn(node_with(settings, Input::reading(samples)));
+        let source = server.source();
+        let store = View::open(&folder.path().join("server.db")).unwrap();
+        for _ in 0..3 {
+            let round = source.status().round;
+            until("rounds go on", async || source.status().round > round + 5).await;
+            authority.issue_all(&["n1"], 90, Issuing::Renewal).unwrap();
+            let serial = NodeIdentity::open(&file).unwrap().peer().serial.clone();
+            let is_used = async || store.nodes().unwrap()[0].certificate == serial;
+            until("the new certificate is used", is_used).await;
+        }
+        is_over.store(true, Relaxed);
+        node.await.unwrap().unwrap();
+        let status = source.status();
+        assert_eq!((status.samples, status.refused), (count.load(Relaxed), 0));
+        server.stop().await.unwrap();
+    }
 }

@@ -37,7 +37,7 @@ fn a_node_of_the_authority_is_let_in() {
     assert_eq!(node.name(), "a");
     assert!(matches!((node.days_left(), server.days_left()), (729 | 730, 729 | 730)));
     assert_eq!((node.warning(), server.warning()), (None, None));
-    assert!(!server.is_revoked(node.peer()));
+    assert!(!server.is_revoked(&node.peer().serial));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn the_revoked_are_refused_at_once_and_after_a_restart() {
     assert!(server.reload_if_changed().unwrap());
     assert!(!server.reload_if_changed().unwrap());
     for server in [server, fixture.server()] {
-        assert!(server.is_revoked(a.peer()) && !server.is_revoked(b.peer()));
+        assert!(server.is_revoked(&a.peer().serial) && !server.is_revoked(&b.peer().serial));
         assert_turned_away(&meet(server.config(), a.config(), "localhost"), "Revoked");
         assert_eq!(meet(server.config(), b.config(), "localhost").server.unwrap(), *b.peer());
     }
@@ -321,7 +321,7 @@ fn what_can_not_be_used_leaves_the_server_as_it_was() {
         assert!(refusal.contains("crl.pem") && refusal.contains(reason), "{refusal}");
         // It is tried again and again.
         assert_eq!(server.reload_if_changed().unwrap_err().to_string(), refusal);
-        assert!(server.is_revoked(fixture.node().peer()));
+        assert!(server.is_revoked(&fixture.node().peer().serial));
         assert_turned_away(&meet(server.config(), fixture.node().config(), "localhost"), "Revoked");
         if reason != "an old copy" {
             assert!(ServerIdentity::open(fixture.authority.folder()).is_err(), "{reason}");

@@ -9,5 +9,5 @@ mod messages;
 mod nodes;
 mod raw;
 mod secrets;
-mod server;
+pub(crate) mod server;
 mod text;

@@ -85,7 +85,7 @@ def is_truth(series: Any) -> bool:
     if kind != "object":
         return kind.startswith("bool")
     kinds = {type(value) for value in unmarked(series).tolist()}
-    return bool in kinds and kinds <= {bool, NoneType}
+    return bool(kinds & {bool, np.bool_}) and kinds <= {bool, np.bool_, NoneType}
 
 
 def label(y: Any) -> Any:

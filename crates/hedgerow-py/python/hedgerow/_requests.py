@@ -6,10 +6,9 @@ import csv
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
-from shutil import rmtree
 from tempfile import TemporaryDirectory
 from types import NoneType
 from typing import Any, NamedTuple, TypedDict, TypeVar
@@ -292,7 +291,9 @@ def _written(what: str, folder: str | PathLike[str] | None = None) -> Iterator[P
             try:
                 yield file
             finally:
-                rmtree(home)
+                file.unlink(missing_ok=True)
+                with suppress(OSError):
+                    home.rmdir()
 
 
 @contextmanager
@@ -352,7 +353,7 @@ def _write_arrays(X: Any, y: Any, node: Sequence[str] | None, file: Path) -> dic
         writer = csv.writer(out)
         writer.writerow([*(f"x{at + 1}" for at in range(X.shape[1])), *targets, *owner])
         for at, (row, label) in enumerate(zip(X.tolist(), labels.tolist(), strict=True)):
-            cells = (int(cell) if isinstance(cell, bool) else cell for cell in (*row, *label))
+            cells = (int(cell) if isinstance(cell, (bool, np.bool_)) else cell for cell in (*row, *label))
             cells = ("" if is_missing(cell) else cell for cell in cells)
             writer.writerow([*cells, *([] if node is None else [node[at]])])
     return {"data.target": ",".join(targets)} | ({} if node is None else {"data.node": "node"})

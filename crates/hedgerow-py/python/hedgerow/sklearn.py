@@ -331,6 +331,11 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         likely: NDArray[np.float64] = each / each.sum(axis=1, keepdims=True)
         return likely
 
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The logarithm of the probability of each class, for each row."""
+        logs: NDArray[np.float64] = np.log(self.predict_proba(X))
+        return logs
+
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most likely class of each row."""
         likely = self.predict_proba(X).argmax(axis=1)

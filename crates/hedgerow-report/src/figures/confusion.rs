@@ -43,7 +43,9 @@ impl Confusion {
     /// None where labels are numbers, or nothing was predicted.
     pub(crate) fn of(results: &Results, method: &MethodResult) -> Option<Self> {
         let ClassResult { confusion, .. } = method.classes.as_ref()?;
-        let count = |class: usize| confusion[class].iter().sum::<u64>();
+        let count = |class: usize| {
+            confusion[class].iter().fold(0u64, |sum, count| sum.saturating_add(*count))
+        };
         let mut shown: Vec<usize> = (0..confusion.len()).collect();
         shown.sort_by_key(|class| std::cmp::Reverse(count(*class)));
         shown.truncate(MOST_CLASSES);

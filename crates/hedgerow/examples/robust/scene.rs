@@ -3,10 +3,12 @@
 use std::error::Error;
 
 use hedgerow::aggregation::Aggregation;
-use hedgerow::features::{Draw, Features};
-use hedgerow::message::Upload;
+use hedgerow::features::Draw;
+use hedgerow::message::{Numbers, ToServer, UploadHead, UploadMessage};
 use hedgerow::metrics::ErrorMeter;
+use hedgerow::plan::Scaling;
 use hedgerow::random::{CounterRng, Purpose};
+use hedgerow::scaling::ScaleKind;
 use hedgerow::{Plan, PlanConfig};
 
 pub(crate) const NODES: usize = 20;
@@ -23,7 +25,7 @@ pub(crate) enum World {
     Differing,
 }
 
-/// How bad nodes change their uploads. They all vote for the first kernel.
+/// What bad nodes do. They all vote for the first kernel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Poison {
     /// Numbers of an enormous size, all in one direction.
@@ -34,6 +36,14 @@ pub(crate) enum Poison {
     Opposite,
     /// The same and a little more.
     Push,
+    /// They learn labels with the wrong sign.
+    Flipped,
+    /// A thousand times the numbers that aren't of a model, gradient or matrix: losses, errors and
+    /// counts.
+    Scalars,
+    /// Models and sums are right, but what they report of their samples is a million times as
+    /// large. Scales are agreed on.
+    Reports,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +53,17 @@ pub(crate) struct Scene {
     pub(crate) bad: usize,
     pub(crate) poison: Poison,
     pub(crate) rounds: u64,
+    /// From which round on the bad ones are banned.
+    pub(crate) bans_at: Option<u64>,
+}
+
+/// Mean square errors.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Errors {
+    /// Over all rounds.
+    pub(crate) all: f64,
+    /// Over the last quarter of them.
+    pub(crate) late: f64,
 }
 
 impl Scene {
@@ -62,70 +83,120 @@ impl Scene {
         (x, label(&x) + 0.05 * (draw(INPUTS) - 0.5) + offset)
     }
 
-    /// Changes the numbers of models at the start of an upload. Losses, which follow them, can't be
-    /// negative.
-    fn spoil(&self, upload: &mut Upload, models: usize, chance: CounterRng) {
-        for (at, number) in upload.numbers.iter_mut().enumerate() {
-            let poisoned = match self.poison {
-                Poison::Huge => 1e20,
-                Poison::Scattered => {
-                    1e20 * if chance.uniform_at(at as u64) < 0.5 { 1.0 } else { -1.0 }
-                }
-                Poison::Opposite => -10.0 * *number,
-                Poison::Push => *number + 0.02,
-            };
-            *number = if at < models { poisoned } else { poisoned.abs() };
+    /// Changes a message.
+    fn spoil(&self, message: &mut ToServer, first: usize, chance: CounterRng) {
+        let upload = match message {
+            ToServer::Report(report) if self.poison == Poison::Reports => {
+                report.numbers.iter_mut().for_each(|number| *number *= 1e6);
+                return;
+            }
+            ToServer::Upload(upload) => upload,
+            _ => return,
+        };
+        for UploadHead { vote, numbers } in &mut upload.heads {
+            let Numbers::Plain(numbers) = numbers else { continue };
+            for (at, number) in numbers.iter_mut().enumerate() {
+                let is_model = at < first;
+                let poisoned = match self.poison {
+                    Poison::Huge => 1e20,
+                    Poison::Scattered => {
+                        1e20 * if chance.uniform_at(at as u64) < 0.5 { 1.0 } else { -1.0 }
+                    }
+                    Poison::Opposite => -10.0 * *number,
+                    Poison::Push => *number + 0.02,
+                    Poison::Scalars if !is_model => 1e3 * *number,
+                    Poison::Scalars | Poison::Flipped | Poison::Reports => *number,
+                };
+                *number = if is_model { poisoned } else { poisoned.abs() };
+            }
+            *vote = vote.map(|_| 0);
         }
-        upload.vote = upload.vote.map(|_| 0);
     }
 
-    /// Mean square error of the good nodes.
+    /// Mean square errors of the good nodes.
     pub(crate) fn play(
         &self,
         method: &str,
         aggregation: Aggregation,
         seed: u64,
-    ) -> Result<f64, Box<dyn Error>> {
-        let config = PlanConfig::default()
+    ) -> Result<Errors, Box<dyn Error>> {
+        let mut config = PlanConfig::default()
             .personal(false)
             .method(method.parse()?)
             .inputs(INPUTS)
             .nodes(NODES);
+        if self.poison == Poison::Reports {
+            config = config.scaling(Scaling::Online { kind: ScaleKind::Spread });
+        }
         let plan = Plan::new(config.draw(Draw::Independent).seed(seed).aggregation(aggregation))?;
-        let (map, mut server) = (plan.map(), plan.server_method());
-        let mut nodes: Vec<_> = (0..NODES as u32).map(|id| plan.node_method(id)).collect();
+        let mut server = plan.server();
+        let mut nodes: Vec<_> = (0..NODES as u32).map(|id| plan.node(id)).collect();
+        for node in &mut nodes {
+            server.connected(node.id());
+            node.connected();
+            server.opening(0, false).try_for_each(|message| node.hear(&message))?;
+        }
         let chance = CounterRng::from_seed(seed).derive(Purpose::Data, 0);
-        let mut meter = ErrorMeter::new(1);
-        let (mut buffer, mut upload) = (vec![0.0; map.width()], Upload::default());
+        let (mut all, mut late) = (ErrorMeter::new(1), ErrorMeter::new(1));
+        let mut taken = [0; NODES];
         for round in 0..self.rounds {
+            let is_banned = |id| self.is_bad(id) && self.bans_at.is_some_and(|ban| round >= ban);
             for (id, node) in nodes.iter_mut().enumerate() {
                 let own = chance.derive(Purpose::Data, round * NODES as u64 + id as u64);
-                let (x, y) = self.sample(id, |at| own.uniform_at(at as u64) as f32);
-                map.map_batch(&x, &mut buffer);
-                let z = Features::checked(&buffer)?;
-                if !self.is_bad(id) {
-                    meter.record(node.predict(z), y);
+                let (x, mut y) = self.sample(id, |at| own.uniform_at(at as u64) as f32);
+                if self.is_bad(id) && self.poison == Poison::Flipped {
+                    y = -y;
                 }
-                node.learn(z, y)?;
-                node.upload(&mut upload);
-                if self.is_bad(id) {
-                    let losses = if matches!(method, "emk" | "naive") { plan.kernels() } else { 0 };
-                    let models = upload.numbers.len() - losses;
-                    self.spoil(&mut upload, models, own.derive(Purpose::Data, 1));
-                    // What is refused changes nothing.
-                    let _ = server.accept(id as u32, &upload);
-                } else {
-                    server.accept(id as u32, &upload)?;
+                let prediction = node.learn(&x, &[y])?.value;
+                if !self.is_bad(id) {
+                    all.record(prediction, y);
+                    if round >= self.rounds / 4 * 3 {
+                        late.record(prediction, y);
+                    }
+                }
+                let mut said = Vec::new();
+                node.speak(false, |message| said.push(message));
+                for mut message in said {
+                    if is_banned(id) {
+                        _ = server.forget_node(id as u32);
+                        continue;
+                    }
+                    if self.is_bad(id) {
+                        let first = first_scalar(method, &message, server.round(), &plan);
+                        self.spoil(&mut message, first, own.derive(Purpose::Data, 1));
+                        // What is refused changes nothing.
+                        let is_taken = server.accept(id as u32, &message).is_ok();
+                        taken[id] = if is_taken { server.round() } else { taken[id] };
+                    } else {
+                        server.accept(id as u32, &message)?;
+                        taken[id] = server.round();
+                    }
                 }
             }
-            meter.close_round();
-            let broadcast = server.close_round();
-            for node in &mut nodes {
-                node.adopt(broadcast)?;
+            all.close_round();
+            late.close_round();
+            if server.close_round().is_news() {
+                for (node, taken) in nodes.iter_mut().zip(taken) {
+                    server.opening(taken, true).try_for_each(|message| node.hear(&message))?;
+                }
             }
         }
-        Ok(meter.mse())
+        Ok(Errors { all: all.mse(), late: late.mse() })
     }
+}
+
+/// Where the numbers of an upload begin that aren't of models, gradients and matrices.
+fn first_scalar(method: &str, message: &ToServer, round: u64, plan: &Plan) -> usize {
+    let ToServer::Upload(UploadMessage { heads, .. }) = message else { return 0 };
+    let Numbers::Plain(numbers) = &heads[0].numbers else { return 0 };
+    let scalars = match method {
+        "gr" | "tr" if round == 1 => 2,
+        "gr" => 5,
+        "tr" => 6,
+        "emk" | "naive" => plan.kernels(),
+        _ => 0,
+    };
+    numbers.len().saturating_sub(scalars)
 }
 
 /// The smooth part of Friedman's first function, between 0 and 1.

@@ -39,7 +39,7 @@ impl Gathering {
     }
 
     fn with_sums(sums: usize, aggregation: Aggregation, len: usize, kernels: usize) -> Self {
-        let kept = if aggregation == Aggregation::Mean { 0 } else { sums };
+        let kept = if aggregation.is_mean() { 0 } else { sums };
         Self {
             sums: vec![ExactSum::new(len); sums],
             aggregation,

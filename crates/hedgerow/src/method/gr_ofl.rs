@@ -107,7 +107,7 @@ pub(super) mod forgetting;
 pub(super) mod ladder;
 pub(super) mod matrix;
 pub(super) mod node;
-mod order;
+pub(super) mod order;
 mod plane;
 pub(super) mod server;
 
@@ -143,6 +143,7 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     // Uploads are parts of one system of equations, which centres of its coordinates don't solve:
     // the error was 1.5 to 6 times as large without a single bad node.
     is_robust: false,
+    is_screened: true,
     layout: |setup| Layout {
         upload: UploadLayout::Sums { len: setup.budget() },
         votes: Votes::None,

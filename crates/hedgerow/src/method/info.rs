@@ -47,6 +47,9 @@ pub struct MethodInfo {
     pub supports_loss: fn(&Loss) -> bool,
     /// Whether its server can combine uploads by other aggregations than the mean.
     pub is_robust: bool,
+    /// Whether its server can compare uploads, and leave out nodes whose uploads look wrong:
+    /// [`ServerMethod::compared`].
+    pub is_screened: bool,
     /// What its messages consist of.
     pub layout: fn(&Setup) -> Layout,
     /// Bytes that a node keeps, without the overhead of allocations.
@@ -221,6 +224,7 @@ impl MethodInfo {
         frequencies: |budget, _| frequencies_within(budget, 2),
         supports_loss: |_| true,
         is_robust: true,
+        is_screened: false,
         layout: |setup| Layout::of_models(BroadcastLayout::every_kernel(setup)),
         memory: |setup| 2 * setup.kernels() * row_bytes(setup.model_len()),
         catch_up_len: |_| 0,
@@ -290,7 +294,11 @@ impl MethodInfo {
 
     /// Whether its server can combine uploads so.
     pub fn supports(&self, aggregation: Aggregation) -> bool {
-        aggregation == Aggregation::Mean || self.is_robust
+        match aggregation {
+            Aggregation::Mean => true,
+            Aggregation::TrimmedMean { .. } | Aggregation::Median => self.is_robust,
+            Aggregation::Screened => self.is_screened || !self.travels(),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::layout::{BroadcastLayout, Layout};
 use super::{ServerMethod, Setup};
-use crate::aggregation::{Gathering, PartialSum};
+use crate::aggregation::{Compared, Gathering, PartialSum};
 use crate::message::{Broadcast, NodeId, Rejected, Upload, check_numbers};
 use crate::scaling::Rescaling;
 use crate::state::{BadState, OlderVersion, StateKind, is_count};
@@ -47,6 +47,14 @@ pub trait ServerRule: Send + Sync {
     fn check(&self, _upload: &Upload, _broadcast: &Broadcast) -> Result<(), Rejected> {
         Ok(())
     }
+
+    /// See [`ServerMethod::compared`].
+    fn compared(&self, _broadcast: &Broadcast) -> Vec<Compared> {
+        Vec::new()
+    }
+
+    /// See [`ServerMethod::members_changed`].
+    fn members_changed(&self, _memory: &mut Self::Memory, _broadcast: &Broadcast) {}
 
     /// Numbers of an upload that answers a broadcast, where they aren't always as many.
     fn upload_len(&self, _broadcast: &Broadcast) -> Option<usize> {
@@ -174,6 +182,15 @@ impl<R: ServerRule> ServerMethod for ServerShell<R> {
             self.state.gathering.expect(len);
         }
         Ok(())
+    }
+
+    fn compared(&self) -> Vec<Compared> {
+        self.rule.compared(&self.state.broadcast)
+    }
+
+    fn members_changed(&mut self) {
+        let State { broadcast, memory, .. } = &mut self.state;
+        self.rule.members_changed(memory, broadcast);
     }
 
     fn uploads(&self) -> usize {

@@ -19,8 +19,8 @@ use x509_parser::prelude::{CertificateRevocationList, FromDer};
 use super::bundle::{Bundle, MAX_LIST_BYTES, Stamp, Usage, unfit_pair};
 use super::list_numbers::ListNumbers;
 use super::{
-    IdentityError, Peer, SIGNING_PROTOCOL, days_until, ending, is_due, parse, plain_serial,
-    protocols, provider, unix_time, warning,
+    IdentityError, SIGNING_PROTOCOL, days_until, ending, is_due, parse, plain_serial, protocols,
+    provider, unix_time, warning,
 };
 use crate::file::read_whole;
 use crate::pki::token::Fingerprint;
@@ -113,9 +113,9 @@ impl ServerIdentity {
         Ok(true)
     }
 
-    /// Whether the certificate of an admitted node was revoked.
-    pub fn is_revoked(&self, peer: &Peer) -> bool {
-        self.current().revoked.contains(&peer.serial)
+    /// Whether the certificate with this serial number was revoked.
+    pub fn is_revoked(&self, serial: &[u8]) -> bool {
+        self.current().revoked.contains(serial)
     }
 
     /// Whole days until the server's certificate ends; negative once it has.

@@ -56,7 +56,7 @@ impl Hub {
         pace.clear();
         let mut window = coordinator.window().clone();
         *history = HistoryCache::from_records(&back.history, coordinator.totals(), &mut window);
-        for (_, (signal, _)) in sessions.drain() {
+        for (_, signal) in sessions.drain() {
             signal.give(CloseReason::SetBack);
         }
         let opening = Arc::clone(coordinator.opening());

@@ -217,7 +217,7 @@ impl Hub {
     pub fn abandon(&self) {
         let writer = {
             let mut inner = self.lock();
-            for (signal, _) in inner.sessions.values() {
+            for signal in inner.sessions.values() {
                 signal.give(CloseReason::GoingDown);
             }
             inner.writer.take()

@@ -159,7 +159,7 @@ impl Hub {
         coordinator.set_standing(number, record);
         let actor = actor.to_string();
         let (event, message) = if standing == Standing::Banned {
-            if let Some((signal, _)) = number.and_then(|number| sessions.get(&number)) {
+            if let Some(signal) = number.and_then(|number| sessions.get(&number)) {
                 signal.give(CloseReason::Banned(reason.clone()));
             }
             let message = format!("node {node:?} is banned");
@@ -209,7 +209,7 @@ impl Hub {
         self.decide(actor, Change::Nothing, ("kick", &node, "")).await?;
         let mut inner = self.lock();
         let number = connected(&inner, &node)?;
-        if let Some((signal, _)) = inner.sessions.get(&number) {
+        if let Some(signal) = inner.sessions.get(&number) {
             signal.give(CloseReason::Kicked);
         }
         let message = format!("the stream of node {node:?} ends; it may join again");
@@ -277,13 +277,12 @@ impl Hub {
         let change = Change::Forget { number, node: node.clone() };
         self.decide(actor, change, ("forget", &node, &format!("number {number}"))).await?;
         let mut guard = self.lock();
-        let Inner { coordinator, sessions, numbers, peers, .. } = &mut *guard;
+        let Inner { coordinator, sessions, numbers, .. } = &mut *guard;
         // It may have come back meanwhile. It joins again, as a new node.
-        if let Some((signal, _)) = sessions.get(&number) {
+        if let Some(signal) = sessions.get(&number) {
             signal.give(CloseReason::Kicked);
         }
         numbers.retain(|_, known| *known != number);
-        peers.remove(&number);
         coordinator.forget(number);
         let message = format!("node {node:?} is removed; if it joins again, it is a new node");
         let event = Event::NodeForgotten { node, number, actor: actor.to_string() };

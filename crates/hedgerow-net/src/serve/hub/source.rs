@@ -113,20 +113,24 @@ impl Hub {
     }
 }
 
-/// Connected nodes first.
+/// Connected nodes first, and of them those whose uploads look wrong.
 fn nodes(coordinator: &Coordinator) -> Vec<NodeStatus> {
     let members = coordinator.members();
-    let here = members.iter().filter(|member| member.is_connected());
+    let is_suspect = |member: &&Member| coordinator.suspect(member.record.number).is_some();
+    let here = || members.iter().filter(|member| member.is_connected());
+    let suspects = here().filter(is_suspect);
+    let here = here().filter(|member| !is_suspect(member));
     let away = members.iter().filter(|member| member.is_known() && !member.is_connected());
-    let shown = here.chain(away).take(MAX_NODES_SHOWN);
+    let shown = suspects.chain(here).chain(away).take(MAX_NODES_SHOWN);
     shown.map(|member| node(coordinator, member)).collect()
 }
 
-fn state(member: &Member, standing: Option<&StandingRecord>) -> NodeState {
+fn state(member: &Member, standing: Option<&StandingRecord>, is_suspect: bool) -> NodeState {
     match standing.map(|known| known.standing) {
         Some(Standing::Banned) => NodeState::Banned,
         Some(Standing::Quarantined) => NodeState::Quarantined,
         Some(Standing::Revoked) => NodeState::Revoked,
+        None if is_suspect && member.is_connected() => NodeState::Suspect,
         None if member.silent_for().is_some() => NodeState::Silent,
         None if member.is_connected() => NodeState::Connected,
         None => NodeState::Away,
@@ -136,17 +140,22 @@ fn state(member: &Member, standing: Option<&StandingRecord>) -> NodeState {
 pub(super) fn node(coordinator: &Coordinator, member: &Member) -> NodeStatus {
     let record = &member.record;
     let standing = coordinator.standing(&record.name);
+    let suspect = coordinator.suspect(record.number);
     NodeStatus {
         number: record.number,
         name: record.name.clone(),
-        state: state(member, standing),
+        state: state(member, standing, suspect.is_some()),
         connected: member.is_connected(),
-        reason: match (standing, member.silent_for()) {
-            (Some(known), _) => known.reason.clone(),
-            (None, Some(missed)) => {
+        reason: match (standing, suspect, member.silent_for()) {
+            (Some(known), ..) => known.reason.clone(),
+            (None, Some(suspect), _) if member.is_connected() => {
+                let counts = if suspect.is_excluded { "are left out" } else { "look wrong" };
+                format!("uploads {counts}: {}", suspect.difference)
+            }
+            (None, _, Some(missed)) => {
                 format!("missed {missed} deadlines in a row: rounds don't wait for it")
             }
-            (None, None) => String::new(),
+            (None, _, None) => String::new(),
         },
         last_seen_ms: record.last_seen_ms,
         last_sample_ms: member.last_sample_ms,

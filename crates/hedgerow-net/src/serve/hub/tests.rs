@@ -20,7 +20,6 @@ use crate::coordinator::records::{
     Change, Commit, Decisions, NodeRecord, RoundRecord, Snapshot, Target,
 };
 use crate::coordinator::rules::{Quorum, Rules};
-use crate::pki::identity::Role;
 use crate::plan_json::plan_to_json;
 use crate::serve::status::Source;
 use crate::storage::{CheckState, RolledBack};
@@ -268,11 +267,9 @@ async fn time_closes_rounds() {
 #[tokio::test(start_paused = true)]
 async fn a_replaced_or_revoked_stream_is_told() {
     let (hub, _) = hub(two());
-    let peer = |name: &str| {
-        let (role, serial) = (Role::Node, name.as_bytes().to_vec());
-        Some(Peer { name: name.to_owned(), role, serial, end: i64::MAX })
+    let enter = async |name: &str| {
+        hub.join(name, Some(name.as_bytes()), "", "", Arc::default()).await.unwrap()
     };
-    let enter = async |name| hub.join(name, peer(name), "", "", Arc::default()).await.unwrap();
     let (first, welcome) = enter("a").await;
     let (second, again) = enter("a").await;
     assert_eq!((welcome.node, &welcome.run), (again.node, &again.run));
@@ -282,7 +279,7 @@ async fn a_replaced_or_revoked_stream_is_told() {
     let (other, welcome) = enter("b").await;
     assert_eq!((welcome.node, hub.status().connected), (1, 2));
     assert_eq!(hub.status().shortage, None);
-    hub.expel(|peer| peer.name == "a");
+    hub.expel(|serial| serial == b"a");
     assert_eq!(second.close_signal.given().await, CloseReason::Revoked);
     assert!(other.close_signal.given().now_or_never().is_none());
     hub.leave(second.sender, Sent::default());

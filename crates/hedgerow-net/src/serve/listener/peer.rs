@@ -83,7 +83,7 @@ impl PeerConnection {
     /// Whether its certificate was revoked after the handshake.
     pub fn is_revoked(&self) -> bool {
         let (identity, peer) = (self.admission.identity.as_ref(), self.peer.as_ref());
-        identity.zip(peer).is_some_and(|(identity, peer)| identity.is_revoked(peer))
+        identity.zip(peer).is_some_and(|(identity, peer)| identity.is_revoked(&peer.serial))
     }
 
     /// Waits until its certificate is found to have ended.

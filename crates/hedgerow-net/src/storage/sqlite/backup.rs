@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::opening::{self, Condition};
 use super::{View, decisions, failed, nodes, schema};
-use crate::audit::Draft;
+use crate::audit::{Draft, Entry};
 use crate::coordinator::records::Saved;
 use crate::file::{FileError, Lock, real_path, sync_folder, with_suffix};
 use crate::plan_json::{OtherMethods, plan_from_json};
@@ -30,6 +30,9 @@ pub struct Restored {
     pub round: Option<u64>,
     /// Where the store is that was there before; none if there was none.
     pub replaced: Option<PathBuf>,
+    /// Entries of the audit log that were taken over from that store; none if its log doesn't
+    /// continue that of the copy, or can't be read: then that store is the only place that has it.
+    pub taken_over: Option<u64>,
 }
 
 /// Copies the store `from` to the new file `to`, also while a server writes `from`: the copy is of
@@ -50,8 +53,9 @@ pub fn backup(from: &Path, to: &Path, others: OtherMethods<'_>) -> Result<Backed
 }
 
 /// Puts the copy `from` in the place of the store `to`, with an entry of `actor` in its audit log.
-/// A store that is there is kept under a new name, with its log. The run gets a new epoch: nodes go
-/// on from its round. Fails without a change if a server uses `to`, or if `from` can't be used.
+/// A store that is there is kept under a new name, with its log. If its audit log continues that of
+/// the copy, it goes on. The run gets a new epoch: nodes go on from its round. Fails without a
+/// change if a server uses `to`, or if `from` can't be used.
 pub fn restore(
     from: &Path,
     to: &Path,
@@ -65,6 +69,7 @@ pub fn restore(
     })?;
     drop(View::open(from)?);
     let copy = Copy::make(from, to)?;
+    let later = later_entries(&View::open(&copy.path)?, to)?;
     let at_ms = nodes::unix_ms();
     let generation = copy.change(|connection| {
         let generation = opening::stamp(connection, false, Condition::AsLeft)?;
@@ -76,6 +81,7 @@ pub fn restore(
             subject: "store".to_owned(),
             details: format!("from {}; epoch {epoch}", from.display()),
         };
+        later.iter().flatten().try_for_each(|entry| decisions::append(connection, entry))?;
         let entry = decisions::chain(connection)?.next(&entry);
         decisions::append(connection, &entry)?;
         Ok(generation)
@@ -85,7 +91,30 @@ pub fn restore(
     copy.finish(to)?;
     opening::write_mark(to, generation)?;
     drop(lock);
-    Ok(Restored { round, replaced })
+    Ok(Restored { round, replaced, taken_over: later.map(|later| later.len() as u64) })
+}
+
+/// What the audit log of the store `there` has beyond that of `copy`. None if one log isn't the
+/// beginning of the other, or `there` can't be read: a damaged store is a reason to restore.
+fn later_entries(copy: &View, there: &Path) -> Result<Option<Vec<Entry>>, StoreError> {
+    const ALL: usize = usize::MAX >> 1;
+    let log = copy.audit(1, ALL)?;
+    let read = || {
+        opening::check_log(there)?;
+        let view = View::open(there)?;
+        Ok((view.audit(1, ALL)?, view.run().map(|run| run.id.clone())))
+    };
+    let (mut entries, run) = match read() {
+        Ok(read) => read,
+        Err(StoreError::Missing { .. }) => return Ok(Some(Vec::new())),
+        Err(_) => return Ok(None),
+    };
+    // The same hash means that all entries before are the same.
+    let common = log.len().min(entries.len());
+    let is_same_run = run.as_ref() == copy.run().map(|run| &run.id);
+    let is_same = is_same_run && log[..common].last() == entries[..common].last();
+    let later = entries.split_off(common);
+    Ok(is_same.then_some(later))
 }
 
 /// A copy that has no name yet. It is removed unless it is finished.

@@ -21,10 +21,12 @@ pub(super) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }
 
-/// Checksum of a row.
+/// Checksum of a row. Without a certificate it is that of the formats before.
 pub(super) fn seal(node: &NodeRecord) -> i64 {
     let seal = Seal::default().number(node.number.into()).bytes(node.name.as_bytes());
-    counts(node).into_iter().fold(seal, Seal::number).real(node.squared_error).finish()
+    let seal = counts(node).into_iter().fold(seal, Seal::number).real(node.squared_error);
+    let certificate = &node.certificate;
+    if certificate.is_empty() { seal.finish() } else { seal.bytes(certificate).finish() }
 }
 
 fn counts(node: &NodeRecord) -> [i64; 8] {
@@ -44,6 +46,7 @@ fn counts(node: &NodeRecord) -> [i64; 8] {
 
 pub(super) fn read(connection: &Connection) -> rusqlite::Result<Vec<(NodeRecord, i64)>> {
     let mut statement = connection.prepare_cached("SELECT * FROM nodes ORDER BY number")?;
+    let has_certificates = statement.column_index("certificate").is_ok();
     let rows = statement.query_map([], |row| {
         let node = NodeRecord {
             number: row.get("number")?,
@@ -57,6 +60,7 @@ pub(super) fn read(connection: &Connection) -> rusqlite::Result<Vec<(NodeRecord,
             squared_error: error_sum(row)?,
             bytes_up: count(row, "bytes_up")?,
             bytes_down: count(row, "bytes_down")?,
+            certificate: if has_certificates { row.get("certificate")? } else { Vec::new() },
         };
         Ok((node, row.get("checksum")?))
     })?;
@@ -79,8 +83,8 @@ pub(super) fn next_number(connection: &Connection) -> rusqlite::Result<NodeId> {
 
 pub(super) fn insert(connection: &Connection, node: &NodeRecord) -> rusqlite::Result<()> {
     let sql = "INSERT INTO nodes (number, name, first_seen_ms, last_seen_ms, uploads, refused, late, samples, \
-               bytes_up, bytes_down, squared_error, checksum) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+               bytes_up, bytes_down, squared_error, certificate, checksum) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
     write(connection, sql, node).map(drop)
 }
 
@@ -99,15 +103,29 @@ pub(super) fn delete(
 /// Returns whether there is such a node.
 pub(super) fn update(connection: &Connection, node: &NodeRecord) -> rusqlite::Result<bool> {
     let sql = "UPDATE nodes SET first_seen_ms = ?3, last_seen_ms = ?4, uploads = ?5, refused = ?6, late = ?7, \
-               samples = ?8, bytes_up = ?9, bytes_down = ?10, squared_error = ?11, checksum = ?12 \
+               samples = ?8, bytes_up = ?9, bytes_down = ?10, squared_error = ?11, \
+               certificate = ?12, checksum = ?13 \
                WHERE number = ?1 AND name = ?2";
     Ok(write(connection, sql, node)? > 0)
 }
 
 fn write(connection: &Connection, sql: &str, node: &NodeRecord) -> rusqlite::Result<usize> {
     let [first, last, uploads, refused, late, samples, up, down] = counts(node);
-    let (number, name, error, seal) = (node.number, &node.name, node.squared_error, seal(node));
+    let NodeRecord { number, name, squared_error, certificate, .. } = node;
+    let seal = seal(node);
     connection.prepare_cached(sql)?.execute(params![
-        number, name, first, last, uploads, refused, late, samples, up, down, error, seal
+        number,
+        name,
+        first,
+        last,
+        uploads,
+        refused,
+        late,
+        samples,
+        up,
+        down,
+        squared_error,
+        certificate,
+        seal
     ])
 }

@@ -18,6 +18,7 @@ const APPLICATION_ID: i32 = 0x6864_6772;
 const MIGRATIONS: &[Step] = &[
     Step { sql: include_str!("schema.sql"), after: |_| Ok(()) },
     Step { sql: include_str!("operations.sql"), after: snapshots::seal_again },
+    Step { sql: include_str!("certificates.sql"), after: |_| Ok(()) },
 ];
 
 /// The newest format.

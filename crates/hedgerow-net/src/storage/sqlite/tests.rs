@@ -85,6 +85,9 @@ fn filled(path: &Path) {
     for name in ["ant", "bee"] {
         store.node_number(name, 10).unwrap();
     }
+    let mut nodes = store.nodes().unwrap();
+    nodes.iter_mut().for_each(|node| node.certificate = node.name.clone().into_bytes());
+    store.save_nodes(&nodes).unwrap();
     (1..=30).for_each(|round| commit(&mut store, round, 9_000).unwrap());
     let setting = Change::Setting { key: "rounds.least".into(), value: Some("2".into()) };
     for change in [Change::Paused(true), setting, Change::Standing(banned("bee"))] {
@@ -313,7 +316,7 @@ fn whatever_is_altered_in_a_row_is_seen() {
     drop(statement);
     connection.close().unwrap();
     // Of a run, nodes, rounds, snapshots, scalings, facts, standings and the audit log.
-    assert_eq!(columns.len(), 3 + 12 + 12 + 7 + 2 + 3 + 5 + 8);
+    assert_eq!(columns.len(), 3 + 13 + 12 + 7 + 2 + 3 + 5 + 8);
     for (table, column, kind) in columns {
         std::fs::write(&path, &whole).unwrap();
         assert!(told(&View::open(&path).unwrap()).is_ok());

@@ -100,6 +100,9 @@ impl Delivery {
         sums: &[f64],
         samples: f64,
     ) -> Next {
+        if self.is_abandoned() {
+            return Next::Epoch;
+        }
         let end = begin + sums.len();
         self.end = if self.asked == 0 { end } else { self.end.min(end) };
         self.asked += 1;
@@ -128,14 +131,23 @@ impl Delivery {
         Next::Slice(next)
     }
 
+    /// The nodes that count have changed: what came of the epoch is of no use.
+    pub(super) fn abandon(&mut self) {
+        self.asked = MOST_ASKED;
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.asked == MOST_ASKED
+    }
+
     /// Whether a restored one could have been reached.
     pub(super) fn is_sound(&self, features: usize, begin: usize) -> bool {
         let is_sum = |sum: f64| (0.0..=MAX_SUM).contains(&sum);
         is_sum(self.members)
             && is_sum(self.delivered)
-            && self.asked < MOST_ASKED
+            && self.asked <= MOST_ASKED
             && self.end <= triangle(features)
-            && (self.asked == 0 || begin < self.end)
+            && (matches!(self.asked, 0 | MOST_ASKED) || begin < self.end)
     }
 }
 

@@ -1,11 +1,15 @@
 //! What a broadcast says beside the model, and what uploads look like then.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::ladder::{self, Begin, Stage};
 use super::{BROADCAST_EXTRA, COUNTER_CYCLE, SEARCHED_MOVES, Sizes, to_wire, triangle};
-use crate::limits::LAST_COUNT;
+use crate::aggregation::comparison::ROUNDING;
+use crate::aggregation::{Compared, Limits, Measure, Statistic};
+use crate::limits::{LAST_COUNT, MAX_NUMBER};
 use crate::linear_algebra::write_bounded;
+use crate::math;
 use crate::message::{Broadcast, Rejected, check_numbers};
 use crate::scaling::Rescaling;
 
@@ -36,6 +40,50 @@ pub(in crate::method) struct Order {
     pub(in crate::method) stage: Stage,
     /// Where the history begins.
     pub(in crate::method) begin_of_history: Begin,
+}
+
+/// How far gradients, products of features and curvatures may be from the median: a few nodes whose
+/// data differ have a gradient of their own, and products in which the inputs' scales are squared.
+const GRADIENT_LIMITS: Limits = Limits { suspicious: 5.0, blatant: 25.0 };
+const PRODUCT_LIMITS: Limits = Limits { suspicious: 12.0, blatant: 40.0 };
+const CURVATURE_LIMITS: Limits = Limits { suspicious: 30.0, blatant: 300.0 };
+
+/// Gradients, and everything else, differ over nodes by these shares of their size at least.
+const LEAST_APART: f64 = 0.05;
+pub(in crate::method) const LEAST_SPREAD: f64 = 0.1;
+
+/// A gradient, and where its samples are.
+pub(in crate::method) fn gradient(numbers: Range<usize>, samples: usize) -> Compared {
+    let measure = Measure::Distance { limits: GRADIENT_LIMITS, floor: LEAST_APART };
+    Compared { statistic: Statistic::Gradient, numbers, samples: Some(samples), measure }
+}
+
+/// A slice of the Gram matrix, and where its samples are.
+fn products(numbers: Range<usize>, samples: usize) -> Compared {
+    let measure = Measure::Distance { limits: PRODUCT_LIMITS, floor: LEAST_SPREAD };
+    Compared { statistic: Statistic::Products, numbers, samples: Some(samples), measure }
+}
+
+/// Squares, where their samples are, and whether they tell what is usual.
+pub(in crate::method) fn squares(
+    statistic: Statistic,
+    numbers: Range<usize>,
+    samples: Option<usize>,
+    is_usual: bool,
+) -> Compared {
+    Compared { statistic, numbers, samples, measure: Measure::Squares { is_usual } }
+}
+
+/// Where the number of samples of a round is.
+pub(in crate::method) fn samples(at: usize) -> Compared {
+    let measure = Measure::Count { rounds: None };
+    Compared { statistic: Statistic::Samples, numbers: at..at + 1, samples: None, measure }
+}
+
+/// Where the number of samples of a history is that is over so many rounds.
+pub(in crate::method) fn history(at: usize, rounds: u64) -> Compared {
+    let measure = Measure::Count { rounds: Some(rounds) };
+    Compared { statistic: Statistic::History, numbers: at..at + 1, samples: None, measure }
 }
 
 /// What an upload has room for.
@@ -130,6 +178,9 @@ impl Order {
         if let Some(position) = positive.into_iter().find(is_wrong) {
             return Err(Rejected::Negative { position, value: numbers[position] });
         }
+        if self.is_first() {
+            self.check_products(numbers)?;
+        }
         let Some(position) = vote else { return Ok(()) };
         // Who has no sample has no vote.
         let bound = if numbers[len - 1] > 0.0 { 1.0 } else { 0.0 };
@@ -137,6 +188,90 @@ impl Order {
             value if value.abs() > bound => Err(Rejected::OutOfBounds { position, value, bound }),
             _ => Ok(()),
         }
+    }
+
+    /// What the server compares between uploads of a round of this number.
+    pub(in crate::method) fn compared(&self, sizes: &Sizes, round: u64) -> Vec<Compared> {
+        let UploadShape { slice: (begin, end), len } = self.layout(sizes);
+        let (slice, n) = (end - begin, self.len);
+        if self.is_first() {
+            let samples = len - 1;
+            return vec![
+                products(0..slice, samples),
+                gradient(slice..slice + n, samples),
+                history(samples, round),
+            ];
+        }
+        let samples = Some(len - 1);
+        // How far a label exceeds the range is no sum.
+        let per_sample = samples.filter(|_| !self.asks_for_range());
+        let mut compared = vec![
+            self::samples(len - 1),
+            squares(Statistic::Errors, len - 5..len - 4, samples, true),
+            squares(Statistic::ConstantErrors, len - 4..len - 2, per_sample, per_sample.is_some()),
+            history(len - 2, round),
+        ];
+        if matches!(self.stage, Stage::Check(_)) {
+            compared.extend([
+                gradient(0..n, n + 1),
+                squares(Statistic::Errors, n..n + 1, Some(n + 1), false),
+                history(n + 1, round),
+            ]);
+            return compared;
+        }
+        let plane = n + slice..n + slice + triangle(self.moves);
+        let [behind_plane, behind_slice] = [plane.end, plane.end + 1];
+        compared.extend([
+            gradient(0..n, len - 2),
+            products(n..n + slice, behind_slice),
+            Compared {
+                statistic: Statistic::Curvature,
+                numbers: plane,
+                samples: Some(behind_plane),
+                measure: Measure::Distance { limits: CURVATURE_LIMITS, floor: LEAST_SPREAD },
+            },
+            history(behind_plane, round),
+            history(behind_slice, round),
+        ]);
+        compared
+    }
+
+    /// Refuses sums of products of features, of the first round, that no samples have.
+    fn check_products(&self, numbers: &[f32]) -> Result<(), Rejected> {
+        let (len, last) = (self.len, numbers.len() - 1);
+        // The first feature is one.
+        let (value, bound) = (numbers[0], numbers[last]);
+        if (value - bound).abs() > ROUNDING as f32 * bound {
+            return Err(Rejected::OutOfBounds { position: 0, value, bound });
+        }
+        // Numbers on the wire are neither too large nor too small.
+        let square = |position: usize| match numbers[position] {
+            MAX_NUMBER.. => f64::INFINITY,
+            square => f64::from(square.max(f32::MIN_POSITIVE)),
+        };
+        let of_row = |row: usize| square(triangle(row) + row);
+        // By the Cauchy-Schwarz inequality. Labels may be zero but for what rescaling left of them.
+        let slack = ROUNDING * 1e-9 * f64::from(bound);
+        let check = |position: usize, squares: [f64; 2]| {
+            let (value, bound) =
+                (numbers[position], math::sqrt(squares[0]) * math::sqrt(squares[1]));
+            if f64::from(value.abs()) <= (1.0 + ROUNDING) * bound + slack {
+                return Ok(());
+            }
+            Err(Rejected::OutOfBounds { position, value, bound: bound as f32 })
+        };
+        for row in 0..len {
+            (0..row)
+                .try_for_each(|column| check(triangle(row) + column, [row, column].map(of_row)))?;
+            check(triangle(len) + row, [of_row(row), square(last - 1)])?;
+        }
+        (0..len).try_for_each(|row| {
+            let position = triangle(row) + row;
+            match numbers[position] {
+                value if value < 0.0 => Err(Rejected::Negative { position, value }),
+                _ => Ok(()),
+            }
+        })
     }
 
     /// Appends the tail of a broadcast.

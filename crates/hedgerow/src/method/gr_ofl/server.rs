@@ -5,6 +5,7 @@ mod ridge;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ use super::forgetting::Forgetting;
 use super::ladder::{self, Stage};
 use super::order::rescale_broadcast;
 use super::{INFO, Order, Sizes, UploadShape};
-use crate::aggregation::Gathering;
+use crate::aggregation::{Compared, Gathering};
 use crate::limits::MAX_NUMBER;
 use crate::linear_algebra::write_bounded;
 use crate::math;
@@ -146,6 +147,15 @@ impl ServerRule for Growth {
         order.check_upload(&upload.numbers)
     }
 
+    fn compared(&self, broadcast: &Broadcast) -> Vec<Compared> {
+        let order = Order::read(&self.sizes, broadcast);
+        order.map_or_else(|_| Vec::new(), |order| order.compared(&self.sizes, broadcast.round))
+    }
+
+    fn members_changed(&self, memory: &mut Memory, _broadcast: &Broadcast) {
+        memory.members_changed();
+    }
+
     fn broadcast_len(&self, broadcast: &Broadcast) -> Option<usize> {
         Some(broadcast.numbers.len()).filter(|_| Order::read(&self.sizes, broadcast).is_ok())
     }
@@ -172,6 +182,11 @@ impl Memory {
         whole.numbers.pop();
         whole.numbers.push(code as f32);
         Cow::Owned(whole)
+    }
+
+    /// See [`ServerMethod::members_changed`].
+    pub(in crate::method) fn members_changed(&mut self) {
+        self.ridge.delivery.abandon();
     }
 
     /// Samples in the histories of all nodes, as far as is known.

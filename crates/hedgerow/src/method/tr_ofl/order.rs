@@ -5,9 +5,11 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::super::gr_ofl::ladder::{self, Stage};
+use super::super::gr_ofl::order::{LEAST_SPREAD, gradient, history, samples, squares};
 use super::super::gr_ofl::{self, BROADCAST_EXTRA};
 use super::units::{BASE_NUMBERS, Block};
 use super::{BLOCK_EXTRA, RIDGE_EXTRA, Sizes};
+use crate::aggregation::{Compared, Limits, Measure, Statistic};
 use crate::limits::LAST_COUNT;
 use crate::message::{Broadcast, Rejected, check_numbers};
 
@@ -16,6 +18,9 @@ pub(super) const HEADER: usize = 10;
 
 /// Numbers of an upload that only tells of errors.
 const ERROR_NUMBERS: usize = 3;
+
+/// How far the gain of a step on trial may be from the median.
+const GAIN_LIMITS: Limits = Limits { suspicious: 12.0, blatant: 50.0 };
 
 /// What the numbers before the header are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -334,6 +339,45 @@ impl Order {
             None => Ok(()),
             Some((position, &value)) => Err(Rejected::Negative { position, value }),
         }
+    }
+
+    /// What the server compares between uploads.
+    pub(super) fn compared(&self, sizes: &Sizes) -> Vec<Compared> {
+        let len = self.upload_len(sizes);
+        let of_units = |at: usize, samples: usize| {
+            squares(Statistic::UnitErrors, at..at + 1, Some(samples), true)
+        };
+        let ridge = match self.asked {
+            Asked::Ridge => {
+                let mut compared = self.ridge.order(sizes).compared(&sizes.ridge, self.round);
+                if !self.ridge.is_first {
+                    compared.push(of_units(len - 1, len - 2));
+                }
+                return compared;
+            }
+            Asked::Errors | Asked::Block(_) => [
+                samples(len - 3),
+                squares(Statistic::Errors, len - 2..len - 1, Some(len - 3), true),
+                of_units(len - 1, len - 3),
+            ],
+        };
+        let mut compared = Vec::from(ridge);
+        if let Asked::Block(_) = self.asked {
+            let count = len - 4;
+            let gradients = len - BLOCK_EXTRA;
+            compared.extend([
+                gradient(0..gradients, count),
+                Compared {
+                    statistic: Statistic::Gain,
+                    numbers: gradients..gradients + 2,
+                    samples: Some(count),
+                    measure: Measure::Distance { limits: GAIN_LIMITS, floor: LEAST_SPREAD },
+                },
+                squares(Statistic::UnitErrors, len - 5..len - 4, Some(count), false),
+                history(count, self.round),
+            ]);
+        }
+        compared
     }
 
     /// After a change of scale: slices begin again, and where units can't be converted there are

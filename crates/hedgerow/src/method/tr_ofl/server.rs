@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::super::gr_ofl::ladder::Begin;
 use super::super::gr_ofl::server::{Growth, Memory as RidgeMemory};
 use super::super::gr_ofl::{self, triangle};
-use super::super::server_shell::{ServerRule, ServerShell};
+use super::super::server_shell::{ServerRule, ServerShell, ServerState};
 use super::super::{ServerMethod, Setup};
 use super::inputs::{InputMap, Moments, can_be_rescaled};
 use super::order::{Asked, Form, Order, RidgeShape};
@@ -18,13 +18,13 @@ use super::told::Told;
 use super::tuner::{self, Curvature, SAMPLES_PER_PARAMETER, Tuner};
 use super::units::{Base, Block, Units};
 use super::{INFO, RIDGE_EXTRA, ROUND_NUMBERS, Sizes};
-use crate::aggregation::Gathering;
+use crate::aggregation::{Compared, Gathering};
 use crate::features::SampleMap;
 use crate::limits::MAX_SUM;
 use crate::math;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
-use crate::state::StateKind;
+use crate::state::{BadState, OlderVersion, StateKind, is_count, read_body};
 
 /// Log-odds of F against GR-OFL: at first, by how much less after each failure, their rate relative
 /// to GR-OFL's usual error, and their bounds.
@@ -52,7 +52,7 @@ const SURPRISE: f64 = 2.0;
 const USUAL_RATE: f64 = 0.02;
 
 /// GR-OFL's error over about a quarter and two thirds of all rounds, the latest: their rates times
-/// the round. It is still falling if the first is less than this share of the second.
+/// the rounds. It is still falling if the first is less than this share of the second.
 const RECENT: f64 = 4.0;
 const LONGER: f64 = 1.5;
 const FALLING: f64 = 0.85;
@@ -100,6 +100,8 @@ struct Contest {
     failures: u32,
     /// F doesn't begin before this round.
     next_try: f64,
+    /// The last round that doesn't count in those errors.
+    since: u64,
 }
 
 /// The errors of a round, in sums.
@@ -122,6 +124,7 @@ pub(super) fn server(setup: &Setup, map: Arc<SampleMap>) -> Box<dyn ServerMethod
         credit: 0.0,
         failures: 0,
         next_try: 0.0,
+        since: 0,
     };
     let memory =
         Memory { ridge: ridge_memory, ridge_broadcast, moments: None, tuner: None, contest };
@@ -136,11 +139,17 @@ pub(super) fn server(setup: &Setup, map: Arc<SampleMap>) -> Box<dyn ServerMethod
     ServerShell::boxed(setup, (INFO.layout)(setup), rule, memory, opening)
 }
 
+/// Version 5 had errors over all rounds: the last number is zero.
+fn read_version_5(body: &[u8]) -> Result<ServerState<Memory>, BadState> {
+    read_body(&[body, &[0]].concat())
+}
+
 impl ServerRule for Tuning {
     type Memory = Memory;
+    const OLDER: &'static [OlderVersion<ServerState<Memory>>] = &[(5, read_version_5)];
 
     fn kind(&self) -> StateKind {
-        StateKind::new("tr-server").version(5)
+        StateKind::new("tr-server").version(6)
     }
 
     fn close(&mut self, memory: &mut Memory, sums: &Gathering, broadcast: &mut Broadcast) {
@@ -230,6 +239,16 @@ impl ServerRule for Tuning {
             return Ok(());
         }
         order.check_upload(&self.sizes, &upload.numbers)
+    }
+
+    fn compared(&self, broadcast: &Broadcast) -> Vec<Compared> {
+        let order = Order::read(&self.sizes, broadcast);
+        order.map_or_else(|_| Vec::new(), |order| order.compared(&self.sizes))
+    }
+
+    fn members_changed(&self, memory: &mut Memory, broadcast: &Broadcast) {
+        memory.ridge.members_changed();
+        memory.contest.begin_errors(broadcast.round);
     }
 
     fn history_begin(&self, memory: &Memory) -> u64 {
@@ -430,8 +449,9 @@ impl Contest {
         let rate = USUAL_RATE.max(1.0 / round as f64);
         let usual = usual + rate * (mean - usual);
         self.usual = Some(usual);
+        let rounds = round.saturating_sub(self.since).max(1);
         for (error, rate) in [(&mut self.recent, RECENT), (&mut self.longer, LONGER)] {
-            *error += (rate / round as f64).min(1.0) * (mean - *error);
+            *error += (rate / rounds as f64).min(1.0) * (mean - *error);
         }
         if let Some(tuner) = tuner {
             let gained = ODDS_RATE * (ridge - own) / usual.max(1e-300);
@@ -446,6 +466,11 @@ impl Contest {
     /// Whether GR-OFL's error is still falling: then every round without it has its price.
     fn is_ridge_improving(&self) -> bool {
         self.recent < FALLING * self.longer
+    }
+
+    /// Errors until now say nothing of those to come.
+    fn begin_errors(&mut self, round: u64) {
+        (self.usual, self.since) = (None, round.saturating_sub(1));
     }
 
     /// Follows a change of the label's unit, of which this is the square.
@@ -493,6 +518,7 @@ impl Contest {
                 .all(|error| (0.0..=MAX_SUM).contains(error))
             && (0.0..=2.0).contains(&self.credit)
             && (0.0..=MAX_SUM).contains(&self.next_try)
+            && is_count(self.since)
     }
 }
 

@@ -245,6 +245,45 @@ fn a_copy_without_its_log_is_noticed() {
 }
 
 #[test]
+fn the_audit_log_goes_on_over_a_restore() {
+    let folder = TempDir::new().unwrap();
+    let (path, copy) = (store(&folder), folder.path().join("copy.db"));
+    let mut server = open(&path);
+    server.begin(&run()).unwrap();
+    server.decide(&Change::Nothing, &entry("first")).unwrap();
+    backup(&path, &copy, &[]).unwrap();
+    server.decide(&Change::Standing(banned("bee")), &entry("ban")).unwrap();
+    server.decide(&Change::Nothing, &entry("last")).unwrap();
+    server.close().unwrap();
+    let log = |path: &Path| {
+        let entries = View::open(path).unwrap().audit(1, 100).unwrap();
+        crate::audit::verify(&entries).unwrap();
+        entries.into_iter().map(|entry| entry.action).collect::<Vec<_>>()
+    };
+    let restored = restore(&copy, &path, "carol", &[]).unwrap();
+    assert_eq!(restored.taken_over, Some(2));
+    assert_eq!(log(&path), ["first", "ban", "last", "restore"]);
+    assert_eq!(View::open(&path).unwrap().decisions().unwrap().standings, []);
+    // The log of the copy is longer: nothing is to be taken over.
+    let newer = folder.path().join("newer.db");
+    backup(&path, &newer, &[]).unwrap();
+    restore(&copy, &copy.with_extension("other"), "carol", &[]).unwrap();
+    assert_eq!(restore(&newer, &path, "carol", &[]).unwrap().taken_over, Some(0));
+    assert_eq!(log(&path), ["first", "ban", "last", "restore", "restore"]);
+    // Two logs that have parted: the other one stays where it was.
+    let other = copy.with_extension("other");
+    let parted = restore(&newer, &other, "carol", &[]).unwrap();
+    assert_eq!(parted.taken_over, None);
+    assert_eq!(log(&other), ["first", "ban", "last", "restore", "restore"]);
+    assert_eq!(log(&parted.replaced.unwrap()), ["first", "restore"]);
+    // What can't be read is kept, too.
+    std::fs::write(&path, "nonsense").unwrap();
+    let broken = restore(&copy, &path, "carol", &[]).unwrap();
+    assert_eq!((broken.taken_over, log(&path)), (None, vec!["first".into(), "restore".into()]));
+    assert_eq!(std::fs::read(broken.replaced.unwrap()).unwrap(), b"nonsense");
+}
+
+#[test]
 fn copies_of_a_store_in_use_are_of_one_moment_and_are_put_back() {
     let folder = TempDir::new().unwrap();
     let (path, copy) = (store(&folder), folder.path().join("copy.db"));

@@ -68,7 +68,7 @@ pub(super) struct Ridge {
     pub(super) age: f64,
     epoch: Epoch,
     pub(super) errors: RunningErrors,
-    delivery: Delivery,
+    pub(super) delivery: Delivery,
     /// Samples in the histories of all nodes, as far as is known.
     pub(super) known: f64,
 }
@@ -293,9 +293,10 @@ impl Ridge {
             && self.look_back(seen, moves, (count, lacking), scratch);
         self.has_stepped = !overshot && self.step(count, error, scratch);
         let slice = &scratch.sums[len..len + end - begin];
+        let is_abandoned = self.delivery.is_abandoned();
         // A vote may leave no room for a slice.
         let next = match slice {
-            [] => Next::Again,
+            [] if !is_abandoned => Next::Again,
             _ => self.delivery.add(&mut self.epoch.entries, begin, slice, behind_slice),
         };
         if let Next::Slice(next) = next {
@@ -303,7 +304,7 @@ impl Ridge {
             self.epoch.slices += 1.0;
         }
         self.known = known_samples(self.known, count);
-        let is_renewed = self.grow(sizes, order, &mut scratch.work);
+        let is_renewed = !is_abandoned && self.grow(sizes, order, &mut scratch.work);
         if next == Next::Epoch {
             // Nobody sends the rest.
             order.open_epoch();

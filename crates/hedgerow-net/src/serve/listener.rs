@@ -197,12 +197,13 @@ impl Listener {
             let (stop, here) = (stop.clone(), here.clone());
             tokio::spawn(async move {
                 let _here = here;
-                match admission.pass(tcp, address, slot, stop.clone()).await {
+                // Boxes: for as long as a node is connected, the task would have their size.
+                match Box::pin(admission.pass(tcp, address, slot, stop.clone())).await {
                     Ok(None) => {}
                     Ok(Some((connection, link))) if link.is_operator() => {
                         // Bounds before a join are for nodes.
                         link.joined();
-                        link.ended(talk(connection, operators, &link, stop).await);
+                        link.ended(Box::pin(talk(connection, operators, &link, stop)).await);
                     }
                     Ok(Some((connection, link))) => {
                         link.ended(talk(connection, nodes, &link, stop).await);
